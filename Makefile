@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser lab parsers lint types style pages format bench validate fit bless oracle docs site clean
+.PHONY: help demo test browser lab laws fuzz pythons parsers lint types style pages format bench validate fit bless oracle docs site clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,6 +34,16 @@ browser: $(VENV)/.ready-dev ## the page in a real browser (installs chromium whe
 lab: $(VENV)/.ready-dev ## the lab's real runs (installs PyTorch for processors; a minute or two)
 	@scripts/torch_setup.sh
 	@$(BIN)/python -m pytest -q tests/lab/test_real.py
+
+laws: $(VENV)/.ready-dev ## every law on 10,000 plans, every printed plan of 400 questions predicted again (half an hour)
+	@LAWS=10000 $(BIN)/python -m pytest -q tests/law/test_scalar_equals_vector.py tests/law/test_laws.py -k "batch_gives or terms_are_the_totals or no_term_is_negative or better_hardware or degree_of_one"
+	@PLANS_AGAIN=400 $(BIN)/python -m pytest -q tests/law/test_plans_again.py
+
+fuzz: $(VENV)/.ready-dev ## 110,000 texts that are almost right, for everything that reads one (ten minutes)
+	@$(BIN)/python scripts/fuzz.py
+
+pythons: ## the laws, the contracts and the commands under Python 3.11, 3.12 and 3.13 (ten minutes)
+	@scripts/pythons.sh
 
 parsers: $(VENV)/.ready-dev ## show every export to the real parser of its trainer (3.5 GB of other packages, ten minutes)
 	@$(BIN)/python scripts/parsers_setup.py

@@ -1,38 +1,45 @@
 """The command, whether started as the script or as `python -m shardmeter`: what is here runs before anything costs time.
 
-From the first line on an interrupt ends the command with one word and exit code 130, wherever Python is in an import; while a
-command runs, an interrupt is its own business (`cli.main`). After it, the system's default: the process ends there and then.
+From the first line on an interrupt ends the command with one word and exit code 130, and a request to end (SIGTERM) with 143, wherever
+Python is in an import; while a command runs, both are its own business (`cli.main`). After it, the system's default: the process ends
+there and then.
 """
 
 import os
 import signal
 import sys
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 
 
-def _end(*_: object) -> None:
-    os.write(2, b"interrupted\n")
-    os._exit(INTERRUPTED)
+def _end(number: int = signal.SIGINT, _: object = None) -> None:
+    is_request = number == signal.SIGTERM
+    os.write(2, b"terminated\n" if is_request else b"interrupted\n")
+    os._exit(TERMINATED if is_request else INTERRUPTED)
 
 
 def main() -> int:
-    """Run the command line and return its exit code. An interrupt that is ignored from outside stays ignored."""
-    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if heeded:
-        signal.signal(signal.SIGINT, _end)
+    """Run the command line and return its exit code. An interrupt, or a request to end, that is ignored from outside stays ignored."""
+    heeded = [
+        number
+        for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL))
+        if signal.getsignal(number) is usual
+    ]
+    for number in heeded:
+        signal.signal(number, _end)
     from shardmeter.cli import main as run
+    from shardmeter.core.interrupts import Terminated, terminate
 
-    if heeded:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in heeded:
+        signal.signal(number, terminate if number == signal.SIGTERM else signal.default_int_handler)
     try:
         return run()
-    except KeyboardInterrupt:  # between two lines of it
-        _end()
+    except KeyboardInterrupt as came:  # between two lines of it
+        _end(signal.SIGTERM if isinstance(came, Terminated) else signal.SIGINT)
         raise
     finally:
-        if heeded:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in heeded:
+            signal.signal(number, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from typing import Any
 
@@ -33,7 +34,9 @@ COMMUNICATION = (
 )
 LATENCIES = ("latency", "latency_base", "latency_step", "latency_start")
 STATES = ("parameters", "gradients", "optimizer state")
-law = settings(max_examples=36, deadline=None)
+PLANS = int(os.environ.get("LAWS", "36"))
+"""Plans that a law is held to; `make laws` says 10,000."""
+law = settings(max_examples=PLANS, deadline=None)
 
 
 def island(gpus: float, *tiers: Tier, device: str = "H100-SXM5-80GB") -> Island:
@@ -130,7 +133,7 @@ def test_no_term_is_negative_or_endless(question: Any, data: Any) -> None:
     "kind",
     ["memory bandwidth", "peak", "power limit", "scale-up bandwidth", "fabric bandwidth", "latency", "launch overhead"],
 )
-@law
+@settings(max_examples=max(PLANS // 7, 36), deadline=None)
 @given(data=st.data())
 def test_better_hardware_is_never_slower(kind: str, question: Any, data: Any) -> None:
     one = data.draw(question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def equal(together: Any, alone: list[Any]) -> None:
             assert float(column[place]) == float(value), f"{name} of question {place}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=max(int(os.environ.get("LAWS", "0")) // 3, 40), deadline=None)  # a batch is two to five plans
 @given(data=st.data())
 def test_a_batch_gives_every_plan_the_number_it_has_alone(batch: Any, data: Any) -> None:
     drawn = data.draw(batch)

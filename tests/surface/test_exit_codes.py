@@ -1,7 +1,9 @@
 """0 answered, 1 the answer is no, 2 malformed; standard output holds the answer and nothing else."""
 
+import copy
 import functools
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from shardmeter.cli import main
+from shardmeter.core.errors import BadScenario, Unavailable, UnknownName, Violation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TEMPLATE = str(EXAMPLES / "measured-template.csv")
@@ -64,6 +67,29 @@ def test_malformed(capsys, arguments):
     assert seen.out == ""
     assert seen.err.strip()
     assert "Traceback" not in seen.err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownName("model", "lama", ("llama", "gpt2"), "because"),
+        BadScenario("a\nb", [Violation(field="plan.tp", says="no")]),
+        Unavailable("full"),
+    ],
+)
+def test_every_error_can_be_copied_and_sent(error):
+    for other in (copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+        assert (type(other), str(other), other.args, other.__dict__) == (
+            type(error),
+            str(error),
+            error.args,
+            error.__dict__,
+        )
+
+
+def test_unknown_names_beside_what_is_open(capsys):
+    assert main(["transitions", "--model", "lama", "--gpus", "8xH100-SXM5-80GB", "--instance", "<<: {}"]) == 2
+    assert "lama" in capsys.readouterr().err
 
 
 def test_an_unknown_name_lists_the_nearest(capsys):

@@ -183,7 +183,7 @@ def test_schedules_that_are_drawn(capsys: Any, schedule: str) -> None:
 def test_a_full_disk_is_no_fault_of_the_question(capsys: Any, option: str) -> None:
     assert main(["trace", *PIPED, option, "/dev/full"]) == 74
     seen = capsys.readouterr()
-    assert "/dev/full: No space left on device" in seen.err
+    assert "/dev/full: cannot be written (No space left on device)" in seen.err
     assert not seen.out
 
 

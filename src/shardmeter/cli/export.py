@@ -10,8 +10,8 @@ import click
 
 from shardmeter.cli.options import resolve, scenario_options
 from shardmeter.cli.output import say, warn, write
-from shardmeter.cli.pictures import put
-from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.errors import ShardMeterError, Unavailable
+from shardmeter.core.files import REFUSED, file_name, put_file
 
 if TYPE_CHECKING:
     from shardmeter.interop.configs.record import Written
@@ -77,15 +77,14 @@ def _refuse_folder(out: str | None) -> None:
 
 
 def _written(files: Sequence[Written], folder: Path) -> tuple[str, ...]:
-    """Write files into a folder, which is made; their paths. Raises ShardMeterError."""
+    """Write files into a folder, which is made; their paths. Raises ShardMeterError,
+    Unavailable where the machine takes none."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise ShardMeterError(f"{folder}: cannot be made ({error.strerror or 'no reason is given'})") from None
+        kind = Unavailable if error.errno in REFUSED else ShardMeterError
+        raise kind(f"{file_name(folder)}: cannot be made ({error.strerror or 'no reason is given'})") from None
     for one in files:
-        path = folder / one.name
-        put(str(path), one.text.encode())
-        if one.executable:
-            path.chmod(0o755)
+        put_file(folder / one.name, one.text, executable=one.executable)
     say(f"written: {', '.join(str(folder / one.name) for one in files)}")
     return tuple(str(folder / one.name) for one in files)

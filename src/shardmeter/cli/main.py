@@ -40,12 +40,16 @@ from shardmeter.cli.transitions import transitions
 from shardmeter.cli.ui import ui
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError, Unavailable
+from shardmeter.core.files import REFUSED, file_name
+from shardmeter.core.interrupts import Terminated
 
-ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, UNWRITABLE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 74, 130, 141
+ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, UNWRITABLE, INTERRUPTED, PIPE_CLOSED, TERMINATED = (
+    0, 1, 2, 70, 74, 130, 141, 143,
+)  # fmt: skip
 
 EPILOG = """Exit codes: 0 answered; 1 valid, but the answer is no (does not fit, a bar missed); 2 malformed input;
 70 a fault of ours; 74 a file cannot be written, a scheduler not be reached, a package or a port is missing; 130 interrupted;
-141 nobody read it to the end."""
+141 nobody read it to the end; 143 ended from outside."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG)
@@ -110,9 +114,12 @@ def _run(given: list[str]) -> int:
     except click.ClickException as error:
         say(_usage(error))
         return MALFORMED
-    except (KeyboardInterrupt, click.Abort):
-        say("interrupted")
-        return INTERRUPTED
+    except (KeyboardInterrupt, click.Abort) as came:
+        is_request = isinstance(came, Terminated) or isinstance(
+            came.__cause__, Terminated
+        )  # click makes an Abort of it
+        say("terminated" if is_request else "interrupted")
+        return TERMINATED if is_request else INTERRUPTED
     except ShardMeterError as error:
         say(f"error: {error}")
         return UNWRITABLE if isinstance(error, Unavailable) else MALFORMED
@@ -124,13 +131,21 @@ def _run(given: list[str]) -> int:
     except (PipeClosedError, UnwritableError):
         raise
     except OSError as error:
-        if error.filename is None:  # no file: a help text that could not be written
-            with written():
-                raise
-        return _our_fault(error, debug="--debug" in given)
+        return _refused(error, debug="--debug" in given)
     except Exception as error:  # noqa: BLE001  (the last line of defence: no traceback reaches a user)
         return _our_fault(error, debug="--debug" in given)
     return result if isinstance(result, int) else ANSWERED
+
+
+def _refused(error: OSError, *, debug: bool) -> int:
+    """What the machine did not do. Raises UnwritableError, PipeClosedError for what was to go to standard output: it has no file name."""
+    if error.filename is None:  # a help text that could not be written
+        with written():
+            raise error
+    if error.errno not in REFUSED:
+        return _our_fault(error, debug=debug)
+    say(f"error: {file_name(error.filename)}: cannot be used ({error.strerror})")  # a folder for temporary files, say
+    return UNWRITABLE
 
 
 def _usage(error: click.ClickException) -> str:

@@ -11,8 +11,9 @@ import click
 
 from shardmeter.cli.options import catalog_option, format_option
 from shardmeter.cli.output import say, warn, write
-from shardmeter.cli.pictures import draw, drawable, plot_option, put, refuse_place
+from shardmeter.cli.pictures import draw, drawable, plot_option, refuse_place
 from shardmeter.cli.progress import counter
+from shardmeter.core.files import put_file
 
 EPILOG = """Examples:
 
@@ -71,7 +72,7 @@ def measure(output: str, out: str | None, profile: str | None, plot: str | None,
     from shardmeter.render import measuring
 
     if out is not None:
-        put(out, (json.dumps(answer.measured.to_dict(), indent=1) + "\n").encode())
+        put_file(out, json.dumps(answer.measured.to_dict(), indent=1) + "\n")
         say(f"wrote {out}")
     if profile is not None:
         answer.write(Path(profile))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import re
@@ -16,8 +15,6 @@ from shardmeter.core.errors import printable
 if TYPE_CHECKING:
     from shardmeter.render import Document
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a disk says that takes no more: no fault of the name that was given."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shardmeter.cli.output import FULL, UnwritableError, say
+from shardmeter.cli.output import say
 from shardmeter.cli.progress import progress
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable
+from shardmeter.core.files import put_file
 
 if TYPE_CHECKING:
     from shardmeter.render.figure import Figure
@@ -52,14 +53,14 @@ def refuse_place(file: str) -> None:
 
 def draw(figures: Sequence[Figure], file: str) -> None:
     """Write the pictures and say where: all on one page of HTML, a single one as the file, several as FILE-slug.svg each. Raises
-    ShardMeterError where no file can be there, UnwritableError where it takes nothing."""
+    ShardMeterError where no file can be there, Unavailable where it takes nothing."""
     if not figures:
         say(f"{file}: not written, the answer has nothing to draw")
         return
     with progress("drawing"):
         pictures = _pictures(figures, file)
     for name, content in pictures.items():
-        put(name, content)
+        put_file(name, content)
     say(f"drawn: {', '.join(pictures)}")
 
 
@@ -75,15 +76,3 @@ def _pictures(figures: Sequence[Figure], file: str) -> dict[str, bytes]:
     stem, suffix = file[: -len(kind) - 1], file[-len(kind) - 1 :]
     names = [file] if len(figures) == 1 else [f"{stem}-{figure.slug}{suffix}" for figure in figures]
     return {name: picture(figure, kind) for name, figure in zip(names, figures, strict=True)}
-
-
-def put(file: str, content: bytes) -> None:
-    """Write a file. Raises ShardMeterError where none can be there, UnwritableError where it takes nothing."""
-    try:
-        Path(file).write_bytes(content)
-    except OSError as error:
-        if error.errno in FULL:
-            raise UnwritableError(f"{file}: {error.strerror}") from None
-        raise ShardMeterError(f"{file}: cannot be written ({error.strerror or 'no reason is given'})") from None
-    except ValueError:
-        raise ShardMeterError(f"{file!r}: no file can have this name") from None

@@ -8,8 +8,9 @@ from typing import Any
 
 from shardmeter.cli.options import opened
 from shardmeter.cli.output import say
-from shardmeter.cli.pictures import put, refuse_place
+from shardmeter.cli.pictures import refuse_place
 from shardmeter.core.errors import BadScenario
+from shardmeter.core.files import put_file
 
 YAML, JSON = (".yaml", ".yml"), ".json"
 
@@ -37,12 +38,12 @@ def save_plan(found: Mapping[str, Any] | None, asked: dict[str, Any]) -> None:
 
 
 def save(scenario: Mapping[str, Any] | None, file: str) -> None:
-    """Write a scenario and say where. Raises ShardMeterError where no file can be there, UnwritableError where it takes nothing."""
+    """Write a scenario and say where. Raises ShardMeterError where no file can be there, Unavailable where it takes nothing."""
     if scenario is None:
         say(f"{file}: not written, no plan was found")
         return
     from shardmeter.render import yaml_text
 
     is_json = file.lower().endswith(JSON)
-    put(file, (json.dumps(scenario, indent=2) + "\n" if is_json else yaml_text.text(scenario)).encode())
+    put_file(file, json.dumps(scenario, indent=2) + "\n" if is_json else yaml_text.text(scenario))
     say(f"saved: {file}")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +92,7 @@ def _shown(points: Space, engine: str, workers: int, output: str) -> int:
 
     if points.points > MOST_SHOWN:
         raise ShardMeterError(f"{points.points:,} points are too many to print: write them to a file with -o FILE.csv")
-    with counter(f"sweep of {points.points:,}") as report, _terminated():
+    with counter(f"sweep of {points.points:,}") as report:
         answer = swept(points, engine=engine, workers=workers, report=report)
     write(sweeping.document(answer, full=output != "table"), output)
     return 0 if answer.counts[0] else 1
@@ -109,7 +106,7 @@ def _written(points: Space, out: Path, shard: tuple[int, int], workers: int, ask
 
     start = time.monotonic()
     try:
-        with counter(f"sweep of {points.points:,}") as report, _terminated():
+        with counter(f"sweep of {points.points:,}") as report:
             answer = written(
                 points, out, engine=asked["engine"], workers=workers, overwrite=asked["overwrite"], shard=shard,
                 join_only=asked["join"], report=report,
@@ -132,20 +129,6 @@ def _kept(chunks: int, out: Path) -> str:
         return "no chunk was finished yet: the same command starts anew"
     are = "1 finished chunk is" if chunks == 1 else f"{chunks:,} finished chunks are"
     return f"{are} kept in {out}.parts: the same command goes on from there"
-
-
-@contextmanager
-def _terminated() -> Iterator[None]:
-    """Take a request to end (SIGTERM) as an interruption, so that workers end too."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _cores() -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from shardmeter.cli.options import resolve, scenario_options
-from shardmeter.cli.output import FULL, UnwritableError, write
+from shardmeter.cli.output import write
 from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.files import put_file
 
 if TYPE_CHECKING:
     from shardmeter.study.trace import Drawn
@@ -83,11 +83,13 @@ def trace(out: str | None, svg: str | None, island: str | None, ranks: str | Non
         if out is not None:
             from shardmeter.render import chrome
 
-            written["trace"] = _save(out, chrome.text(found, kept))
+            put_file(out, chrome.text(found, kept))
+            written["trace"] = out
         if svg is not None:
             from shardmeter.render import gantt
 
-            written["picture"] = _save(svg, gantt.svg(found, title, kept))
+            put_file(svg, gantt.svg(found, title, kept))
+            written["picture"] = svg
         answer = found.to_dict()
     write(tracing.document(answer, title, written), asked["output"])
     return 0
@@ -112,20 +114,3 @@ def _ranks(said: str | None, pp: int) -> tuple[int, ...] | None:
             f"--ranks {said}: the pipeline stages are 0 to {pp - 1}; say some of them, as in 0,{pp - 1}"
         )
     return tuple(sorted({int(part) for part in parts}))
-
-
-def _save(path: str, text: str) -> str:
-    """Write a file. Raises ShardMeterError with a sentence where no file can be there, UnwritableError where it takes nothing."""
-    from shardmeter.core.files import file_name
-
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        if error.errno in FULL:
-            raise UnwritableError(f"{file_name(path)}: {error.strerror}") from None
-        raise ShardMeterError(
-            f"{file_name(path)}: cannot be written ({error.strerror or 'no reason is given'})"
-        ) from None
-    except ValueError:
-        raise ShardMeterError(f"{file_name(path)}: no file can have this name") from None
-    return path

@@ -20,6 +20,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+from shardmeter.core.sums import plain_sum
 
 LONGEST_SHOWN = 60
 """Characters of a user's text that a message repeats."""
@@ -100,11 +103,22 @@ class ShardMeterError(Exception):
         self.violations = tuple(violations)
         super().__init__(self.message)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that every one can be copied, and come back from another process, whatever it was made of."""
+        return _again, (type(self), self.message, self.__dict__)
+
     def __str__(self) -> str:
         lines = [self.message, *(f"  - {violation}" for violation in self.violations[:MOST_SHOWN])]
         if len(self.violations) > MOST_SHOWN:
             lines.append(f"  … and {len(self.violations) - MOST_SHOWN:,} more")
         return "\n".join(line for line in lines if line)
+
+
+def _again(kind: type[ShardMeterError], message: str, parts: dict[str, Any]) -> ShardMeterError:
+    """The same exception a second time."""
+    made = kind.__new__(kind, message)
+    made.__dict__.update(parts)
+    return made
 
 
 class BadQuantity(ShardMeterError):
@@ -144,7 +158,9 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     for candidate in known:
         plain = _plain(candidate)
         bonus = _bonus(wanted, plain)
-        shared = sum(min(times, wanted.count(letter)) for letter, times in _letters(plain).items() if letter in wanted)
+        shared = plain_sum(
+            min(times, wanted.count(letter)) for letter, times in _letters(plain).items() if letter in wanted
+        )
         alike = 2.0 * shared / (len(wanted) + len(plain)) if wanted or plain else 1.0
         most.append((-(alike + bonus), candidate, plain, bonus))
     best: list[tuple[float, str]] = []

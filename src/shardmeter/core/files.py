@@ -1,16 +1,25 @@
-"""Reading a user's file whole: only regular files, only up to a size, only UTF-8 text; whatever else it is, one sentence says."""
+"""A user's files. Read whole: only regular ones, only up to a size, only UTF-8 text. Written whole: what has its name is the old file or
+the new one, whatever comes between. Whatever else it is, one sentence says."""
 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import stat
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any
 
-from shardmeter.core.errors import ShardMeterError, cut, nearest, printable
+from shardmeter.core.errors import ShardMeterError, Unavailable, cut, nearest, printable
+
+REFUSED = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+})  # fmt: skip
+"""What a machine says that takes no more, or not from us: no fault of the name that was given."""
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "is a folder"),
@@ -167,3 +176,67 @@ def _beside(path: Path, suffixes: tuple[str, ...]) -> str:
         return ""
     close = nearest(path.name, names)
     return f"; beside it are: {', '.join(map(file_name, close))}" if close else ""
+
+
+def put_file(path: Path | str, content: bytes | str, *, executable: bool = False) -> None:
+    """Write a file of a user as `write_whole` does, a text as UTF-8. Raises ShardMeterError where no file can have this name or stand at
+    this place, Unavailable where the machine takes none: a full disk, a folder that is not for writing."""
+    name = file_name(path)
+    try:
+        write_whole(Path(path), content.encode() if isinstance(content, str) else content, executable=executable)
+    except OSError as trouble:
+        kind = Unavailable if trouble.errno in REFUSED else ShardMeterError
+        raise kind(f"{name}: cannot be written ({trouble.strerror or 'no reason is given'})") from None
+    except ValueError:  # a name with a null byte, or one that the file system cannot write
+        raise ShardMeterError(f"{name}: no file can have this name") from None
+
+
+def write_whole(
+    path: Path, content: bytes | Callable[[IO[bytes]], Any], *, executable: bool = False, within: Path | None = None, synced: bool = True
+) -> None:  # fmt: skip
+    """Write a file under a hidden name beside it (or in the folder `within`, of the same file system) and rename it into its place: an
+    interruption, a kill or a full disk in between leaves what was there. Raises OSError, or what `content` raises as a function that
+    writes to a stream.
+
+    `synced`: on the disk before it has its name. A link is followed, permissions of a file that is there stay, one that is read-only is
+    refused. Written as it comes is what is no regular file: a device, a pipe."""
+    target = Path(os.path.realpath(path))
+    before = _status(target)
+    if before is not None and stat.S_ISDIR(before.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if before is not None and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    write = content if callable(content) else lambda stream: stream.write(content)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        with target.open("wb") as stream:
+            write(stream)
+        return
+    beside = (within or target.parent) / f".{os.urandom(16).hex()}.tmp"
+    try:
+        with beside.open("xb") as stream:
+            write(stream)
+            stream.flush()
+            _permit(stream.fileno(), before, executable=executable)
+            if synced:
+                os.fsync(stream.fileno())
+        beside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What is at a path; None where nothing is. Raises OSError where nothing can be."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _permit(descriptor: int, before: os.stat_result | None, *, executable: bool) -> None:
+    """The permissions of the file that was there; of a new one, the system's, and to run it."""
+    mode = os.fstat(descriptor).st_mode if before is None else before.st_mode
+    wanted = stat.S_IMODE(mode) | (0o111 if executable else 0)
+    if wanted != stat.S_IMODE(os.fstat(descriptor).st_mode) and hasattr(os, "fchmod"):
+        os.fchmod(descriptor, wanted)

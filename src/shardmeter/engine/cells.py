@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardmeter.core.record import changed, record, stacked, structure
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Number
 from shardmeter.engine.evaluate import Priced, evaluate, step_time
 from shardmeter.engine.piped import Lines, piped
@@ -134,7 +135,7 @@ def together(
 
 def _parts(one: Sequence[Estimate], members: Sequence[Island]) -> list[Estimate]:
     """Each island's part of a cell's step: FLOPs and tokens by its accelerators."""
-    whole = sum(float(island.gpus) for island in members)
+    whole = plain_sum(float(island.gpus) for island in members)
     made = []
     for estimate, island in zip(one, members, strict=True):
         share = float(island.gpus) / whole

@@ -14,6 +14,7 @@ import numpy as np
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine import asked
 from shardmeter.engine.links import Array, Links, fewest, links_of, most
@@ -220,7 +221,7 @@ def _message(
         calls=one.calls,
         links=links,
         rings=np.maximum(min(counts), lanes) if counts else lanes,
-        ranks=0.0 if sync.hierarchical else sum(counts) or float(len(members)),
+        ranks=0.0 if sync.hierarchical else plain_sum(counts) or float(len(members)),
         idle=idle,
     )
 

@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
 from shardmeter.engine import weights
 from shardmeter.families import family, sized
@@ -145,7 +146,7 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         replayed = replayed + again * block.count
         saved = saved + work.saved_flops * block.count
     order = kind.order(model)
-    counts = layer_counts(model, plan, stack) if plan.pp > 1 else (sum(count for _, count in order),)
+    counts = layer_counts(model, plan, stack) if plan.pp > 1 else (plain_sum(count for _, count in order),)
     last = 0 if folded(plan) else plan.pp - 1
     stages = pipeline.stages(counts, order, last)
     return Work(
@@ -173,7 +174,7 @@ def layer_counts(model: Model, plan: Plan, stack: Stack) -> tuple[int, ...]:
     wide = model.ffn if model.experts == 0.0 else model.top_k * model.moe_ffn + model.shared_ffn
     layer_cost = 4.0 * model.hidden * model.hidden + 3.0 * model.hidden * wide
     split = pipeline.folded if plan.pp > 1 and folded(plan) else pipeline.cut
-    layers = sum(count for _, count in family(model.family).order(model))
+    layers = plain_sum(count for _, count in family(model.family).order(model))
     return split(layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
 
 
@@ -353,7 +354,7 @@ def _block(
     )
     steps = launched(ops)
     launches = (launches[0] + steps[0], launches[1] * back + steps[1])
-    flops = sum((op.flops * portion for op, portion in replays), 0.0)
+    flops = plain_sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(
             block=block, held=held, trained=trained, experts=experts, experts_trained=experts_trained, ops=tuple(ops),
@@ -396,7 +397,7 @@ def _collectives(
     dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block)
     routed = expert.transfers(model, block, tokens, plan, width, stack.expert_overlap, stack.expert_copies)
     around = context.transfers(model, block, tokens, plan, width, stack.context_overlap)
-    attention = sum(portion for op, portion in replays if op.kind == "attention")
+    attention = plain_sum(portion for op, portion in replays if op.kind == "attention")
     again = (
         *recompute.replayed_transfers(
             (*dense, *routed), replays, plan.recompute if is_layer(block.name) else "none", stack.selective
@@ -421,7 +422,7 @@ def _in_line(transfer: Transfer) -> bool:
 
 
 def _flops(ops: Iterable[tuple[Compute, Fraction]]) -> Flop:
-    return sum((op.flops * portion for op, portion in ops), 0.0)
+    return plain_sum((op.flops * portion for op, portion in ops), 0.0)
 
 
 def _launches(products: int, again: Fraction, stack: Stack, more: Count, size: Count) -> tuple[Count, Count]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from shardmeter.core.formula import within
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.demand import Work
@@ -160,7 +161,7 @@ def ends(ready: Priced, plan: Plan, held: Work, whole: Ending) -> Ends:
     """How the stages end that an island holds."""
     return Ends(
         leaving=() if whole.lasts is None else _leaving(ready, plan, held, whole.lasts),
-        stages=sum(count for _, _, count in held.runs),
+        stages=plain_sum(count for _, _, count in held.runs),
         late=whole.late,
         shard=updated(held, plan),
         trained=whole.trained,
@@ -203,8 +204,8 @@ def _leaving(ready: Priced, plan: Plan, held: Work, lasts: tuple[Last, ...]) -> 
         return (Leaving(),)
     own = [at for _, first, count in held.runs for at in range(first, first + count)]
     rows = {at: chunks(kinds[one].stage, plan) for one, first, count in work.runs for at in range(first, first + count)}
-    layers = {at: [float(max(sum(n for _, n in row), 1)) for row in rows[at]] for at in own}
-    whole = sum(map(sum, layers.values()))
+    layers = {at: [float(max(plain_sum(n for _, n in row), 1)) for row in rows[at]] for at in own}
+    whole = plain_sum(map(plain_sum, layers.values()))
     return tuple(
         Leaving(
             left=one.left,

@@ -9,6 +9,7 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
 from shardmeter.engine import add
 from shardmeter.engine import round as rounds
@@ -206,7 +207,7 @@ def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
         line = [one for one in ends.leaving if first <= one.stage < first + each]
         if not line:
             continue
-        whole = sum(float(one.share) for one in line)
+        whole = plain_sum(float(one.share) for one in line)
         made.append(rounds.in_order([changed(one, share=one.share / whole) for one in line]))
     return made
 
@@ -345,7 +346,7 @@ def weights_of(cells: Sequence[Sequence[int]], stages: Sequence[int]) -> list[fl
     weights = [1.0] * len(stages)
     for cell in cells:
         for at in cell:
-            weights[at] = stages[at] * len(cell) / sum(stages[one] for one in cell)
+            weights[at] = stages[at] * len(cell) / plain_sum(stages[one] for one in cell)
     return weights
 
 

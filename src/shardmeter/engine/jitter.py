@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.formula import under
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import Work
@@ -33,7 +34,7 @@ def stragglers(work: Work, stages: Sequence[MicroBatch], updating: Seconds, plan
     with under("stragglers"):
         of_one = expected_largest(ranks)
         for kind, stage in enumerate(stages):
-            alike = float(sum(count for own, _, count in work.runs if own == kind))
+            alike = float(plain_sum(count for own, _, count in work.runs if own == kind))
             compute = add.folded(stage.exposed.get(label, 0.0) for label in add.BUSY)
             paced, queue = stage.exposed.get("launch overhead", 0.0), stage.slot.whole * queued
             late = straggler_time(compute * queued + updating, stack.jitter, expected_largest(ranks * alike))

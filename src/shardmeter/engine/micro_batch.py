@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import contents
@@ -77,7 +78,7 @@ def _virtual(
     found: dict[tuple[Blocks, bool, bool], Slot] = {}
     kinds = [(row, stage.embedding and at == 0, stage.head and at == len(rows) - 1) for at, row in enumerate(rows)]
     for row, first, final in dict.fromkeys(kinds):
-        layers = sum(count for _, count in row)
+        layers = plain_sum(count for _, count in row)
         part = changed(stage, layers=layers, contents=row, embedding=first, head=final)
         found[row, first, final] = micro_batch(part, pieces, alone, stack, micro_batches).slot
     return tuple(found[kind] for kind in kinds)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count
 from shardmeter.engine.asked import BACKEND
 from shardmeter.engine.chosen import slowest
@@ -29,7 +30,7 @@ def placed(
 
     A `tour` of networks side by side gives times of shape (networks,). Leaves out: islands of unlike size, of which each is taken to
     be cut as evenly as the axis allows."""
-    whole = sum(float(island.gpus) for island in members)
+    whole = plain_sum(float(island.gpus) for island in members)
     known: dict[tuple[Any, ...], Estimate] = {}
     found: list[Estimate] = []
     for island, plan in zip(members, plans, strict=True):
@@ -54,7 +55,7 @@ def placed(
 def spread(plan: Plan, axis: str, members: Sequence[Island]) -> Plan:
     """A plan with one axis over all islands: outermost, of as many steps as the islands have accelerators for."""
     inside: Count = plan.gpus / plan.degree(axis)
-    degree = sum(float(island.gpus) for island in members) / inside
+    degree = plain_sum(float(island.gpus) for island in members) / inside
     order = (*(name for name in plan.rank_order if name != axis), axis)
     return changed(plan, **{axis: int(degree) if axis == "pp" else degree}, rank_order=order)
 

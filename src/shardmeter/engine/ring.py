@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import BytesPerS, Seconds
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
@@ -172,7 +173,7 @@ def _best_paths(cost: Matrix, join: np.ufunc, better: np.ufunc, worst: float) ->
     """(subsets, last) → the best path from member 0 through the subset of the others, and the member before the last."""
     others = len(cost) - 1
     subsets = np.arange(1 << others)
-    sizes = sum((subsets >> j) & 1 for j in range(others))
+    sizes = plain_sum((subsets >> j) & 1 for j in range(others))
     best = np.full((1 << others, others), worst)
     before = np.zeros((1 << others, others), dtype=np.intp)
     best[1 << np.arange(others), np.arange(others)] = cost[0, 1:]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Fraction, Number, Seconds
 from shardmeter.engine import hide
 from shardmeter.specs.estimate import Leaving
@@ -88,7 +89,7 @@ def _barrier(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
         exposed.append(shown)
         hidden.append(crossing.messages * seconds - shown)
     update = np.max(pace.update, axis=-1)
-    total = compute + sum(exposed) + update
+    total = compute + plain_sum(exposed) + update
     steps = _along(round_.steps) * np.ones_like(pace.step)
     inner = steps * pace.step
     wait = _along(compute) - inner + _along(update) - pace.update

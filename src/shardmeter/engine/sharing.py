@@ -10,6 +10,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Number
 from shardmeter.engine import split
 from shardmeter.engine.cells import Cell, cells_of, inner_steps, key_of, step_times
@@ -54,7 +55,7 @@ def shared(
     units, batch = units_of(fleet.islands, cells, plans), float(run.global_batch)
     if rule == "equal" or equal_cells(fleet, cells, plans, networks):
         return [parted(batch, units, None, rule)] * len(networks)
-    peaks = [sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
+    peaks = [plain_sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
     times = _times(model, fleet, cells, plans, asked(batch, units, peaks), run, stack, networks)
     known: dict[bytes, tuple[float, ...]] = {}
     for one in times:
@@ -123,7 +124,7 @@ def units_of(islands: Sequence[Island], cells: Sequence[Cell], plans: Sequence[P
 
 def least(islands: Sequence[Island], plan: Plan, plans: Sequence[Plan]) -> float:
     """The global batch of one micro-batch for every data-parallel rank."""
-    return sum(unit for unit, _ in units_of(islands, cells_of(plan, islands), plans))
+    return plain_sum(unit for unit, _ in units_of(islands, cells_of(plan, islands), plans))
 
 
 def _plain(units: tuple[Count, Count]) -> split.Units:
@@ -144,7 +145,7 @@ def unshared(islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], batch
         f"{_several(names)} {step:g}" + (f" (at least {least:g})" if least > step else "")
         for (step, least), names in named.items()
     )
-    fewest = sum(least for _, least in units)
+    fewest = plain_sum(least for _, least in units)
     says = f"global_batch = {batch:g} is no sum of whole micro-batches of the islands, which take them by"
     if batch < fewest:
         says = f"global_batch = {batch:g} is less than one micro-batch for every island, {fewest:g} sequences: they take them by"
@@ -213,7 +214,7 @@ def asked(
     batch: float, units: Sequence[split.Units], peaks: Sequence[float]
 ) -> tuple[Sequence[float], Sequence[float]]:
     """The two batches of every cell at which its speed is read off."""
-    batches = [_rounded(batch * own / sum(peaks), *one) for own, one in zip(peaks, units, strict=True)]
+    batches = [_rounded(batch * own / plain_sum(peaks), *one) for own, one in zip(peaks, units, strict=True)]
     halves = [_rounded(part / 2.0, *one) for part, one in zip(batches, units, strict=True)]
     halves = [half if half < part else part + one[0] for half, part, one in zip(halves, batches, units, strict=True)]
     return batches, halves

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.rules import divisors
 
 Units: TypeAlias = tuple[float, float]
@@ -55,11 +56,11 @@ def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
     Exact where all units are equal: the next unit goes to whoever ends first with it. Where they are not, the best of all splits
     within some units of that one (`_evened`). Equal cells take equal parts, the earlier ones the rest."""
     given = [share.least for share in shares]
-    left = batch - sum(given)
+    left = batch - plain_sum(given)
     if left < 0.0:
         return None
     _level(given, shares, left)
-    left = batch - sum(given)
+    left = batch - plain_sum(given)
     queue = [(share.lasts(given[at] + share.unit), at) for at, share in enumerate(shares)]
     heapq.heapify(queue)
     while queue and left > 0.0:
@@ -90,7 +91,7 @@ def nearest(batch: float, units: Sequence[Units], rule: str = "speed") -> tuple[
         floor = math.ceil(max(least for _, least in units) * len(units) / step) * step
         below, above = math.floor(batch / step) * step, math.ceil(batch / step) * step
         return tuple(sorted({below, max(above, floor)} if below >= floor else {max(above, floor)}))
-    fewest = sum(least for _, least in units)
+    fewest = plain_sum(least for _, least in units)
     left = batch - fewest
     if left < 0.0:
         return (fewest,)
@@ -143,7 +144,7 @@ def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
 def _anyhow(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
     """Some split, where units are so unlike that exchanges between two cells find none: the largest unit given up one by one until
     what is left can be split among the others."""
-    left = batch - sum(share.least for share in shares)
+    left = batch - plain_sum(share.least for share in shares)
     order = sorted(range(len(shares)), key=lambda at: -shares[at].unit)
     given = [share.least for share in shares]
     for place, at in enumerate(order):

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.engine import add, demand, joined, whole
 from shardmeter.engine.demand import Work
@@ -168,7 +169,7 @@ def slowest_pieces(
         line = [stages[kind].stage for kind, _, count in work.runs for _ in range(count)]
         own = [line[at], line[-1 - at]]
     counts = [dict(demand.contents(stage)) for stage in own]
-    return {name: sum(one.get(name, 0) for one in counts) / len(own) for name in work.blocks}
+    return {name: plain_sum(one.get(name, 0) for one in counts) / len(own) for name in work.blocks}
 
 
 def least(work: Work, stages: list[MicroBatch], plan: Plan) -> Seconds:

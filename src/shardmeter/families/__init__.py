@@ -18,6 +18,7 @@ import numpy as np
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count
 from shardmeter.specs.demands import FORWARD
 from shardmeter.specs.model import Model
@@ -84,7 +85,8 @@ def assumed(model: Model) -> tuple[str, ...]:
 def parameters(model: Model) -> Count:
     """All parameters, a tied matrix counted once, without prediction modules: the count that models are known by."""
     blocks = family(model.family).blocks(changed(model, mtp=0))
-    return sum((block.count * block.parameters for block in blocks), 0.0)
+    whole: Count = plain_sum((block.count * block.parameters for block in blocks), 0.0)
+    return whole
 
 
 def active_parameters(model: Model) -> Count:

@@ -11,6 +11,7 @@ Sources: Vaswani 2017; Radford 2019 (GPT-2); Touvron 2023 (Llama); counts follow
 
 from __future__ import annotations
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import _attention, _experts, _states
 from shardmeter.families._attention import key_value_width, query_width
@@ -163,7 +164,7 @@ def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
             total = total + len(places) * tokens * 3.0 * FLOP_PER_MAC * seen * width
         elif kind.mixer in RECURRENT:
             products = _states.operations(model, kind.mixer, tokens, seq)
-            total = total + len(places) * sum((op.flops for op in products if op.split == "batch"), 0.0)
+            total = total + len(places) * plain_sum((op.flops for op in products if op.split == "batch"), 0.0)
     return total
 
 

@@ -11,6 +11,7 @@ out: text as condition (cross-attention, MMDiT's joint attention), the loss's ow
 from __future__ import annotations
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import decoder, vision
 from shardmeter.families.operations import FLOP_PER_MAC, Block, first, in_order, matmul, streamed, unmasked
@@ -69,7 +70,7 @@ def order(model: Model) -> tuple[tuple[str, int], ...]:
 
 def parameters(model: Model) -> Count:
     """All parameters that are trained: fixed positions are none."""
-    return sum((block.count * block.parameters for block in blocks(model)), 0.0)
+    return plain_sum((block.count * block.parameters for block in blocks(model)), 0.0)
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:

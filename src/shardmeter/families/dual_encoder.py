@@ -9,6 +9,7 @@ or texts whose features were kept. Sources: Radford 2021 §2.3 (CLIP); Zhai 2023
 from __future__ import annotations
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import decoder, vision
 from shardmeter.families.operations import FLOP_PER_MAC, Block, in_order, matmul, streamed, unmasked, words_before
@@ -55,7 +56,7 @@ def order(model: Model) -> tuple[tuple[str, int], ...]:
 
 def parameters(model: Model) -> Count:
     """All parameters."""
-    return sum((block.count * block.parameters for block in blocks(model)), 0.0)
+    return plain_sum((block.count * block.parameters for block in blocks(model)), 0.0)
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:

@@ -10,6 +10,7 @@ masked positions alone, batches without padding. Sources: Devlin 2019; Liu 2019 
 from __future__ import annotations
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import decoder
 from shardmeter.families.operations import FLOP_PER_MAC, Block, in_order, matmul, streamed, unmasked
@@ -53,7 +54,7 @@ def order(model: Model) -> tuple[tuple[str, int], ...]:
 
 def parameters(model: Model) -> Count:
     """All parameters, a tied matrix counted once."""
-    return sum((block.count * block.parameters for block in blocks(model)), 0.0)
+    return plain_sum((block.count * block.parameters for block in blocks(model)), 0.0)
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:

@@ -10,6 +10,7 @@ Vaswani 2017 §3; Raffel 2020 §2.1 (T5); Shazeer 2020 (gated MLP of T5 1.1); Le
 from __future__ import annotations
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import decoder
 from shardmeter.families._attention import matrices as attention_matrices
@@ -92,7 +93,7 @@ def order(model: Model) -> tuple[tuple[str, int], ...]:
 
 def parameters(model: Model) -> Count:
     """All parameters, a tied matrix counted once."""
-    return sum((block.count * block.parameters for block in blocks(model)), 0.0)
+    return plain_sum((block.count * block.parameters for block in blocks(model)), 0.0)
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:

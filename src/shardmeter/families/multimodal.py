@@ -11,6 +11,7 @@ is counted). The norms of a projector count as parameters, not as time. Sources:
 from __future__ import annotations
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import decoder, vision
 from shardmeter.families.dual_encoder import tower
@@ -64,7 +65,7 @@ def blocks(model: Model) -> tuple[Block, ...]:
         images = (*images, changed(part, before=words_before(images)))
     norm = decoder.norm_vectors(tower(model), tower(model).hidden) if model.projector == "merger" else 0.0
     biases = 1.0 if model.projector_bias else 0.0
-    each = norm + sum((wide * narrow + biases * narrow for _, wide, narrow in products(model)), 0.0)
+    each = norm + plain_sum((wide * narrow + biases * narrow for _, wide, narrow in products(model)), 0.0)
     vectors = model.projectors * each + model.projector_vectors
     projector = Block(
         name=PROJECTOR, count=1, matrices=0.0, vectors=vectors, of="projector", seq=image_tokens(model),
@@ -84,14 +85,14 @@ def order(model: Model) -> tuple[tuple[str, int], ...]:
 
 def parameters(model: Model) -> Count:
     """All parameters, a tied matrix counted once."""
-    return sum((block.count * block.parameters for block in blocks(model)), 0.0)
+    return plain_sum((block.count * block.parameters for block in blocks(model)), 0.0)
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
     """FLOPs of forward and backward by mfu's count if everything were trained: those of the decoder for `tokens` tokens, of the
     image tower for each image of tokens/seq samples, and 6 × the projector's matrices for each of its tokens."""
     images = tokens / seq * model.images
-    matrices = sum((wide * narrow for _, wide, narrow in products(model)), 0.0)
+    matrices = plain_sum((wide * narrow for _, wide, narrow in products(model)), 0.0)
     projected = 3.0 * FLOP_PER_MAC * images * model.projectors * image_tokens(model) * matrices
     return decoder.training_flops(model, tokens, seq) + vision.training_flops(tower(model), images, 1.0) + projected
 
@@ -125,7 +126,7 @@ def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block
         return vision.activation_bytes(tower(model), kernels, scores, seq, block.removeprefix(IMAGE))
     if block != PROJECTOR:
         return decoder.activation_bytes(model, kernels, scores, seq, block)
-    kept = sum((wide * (1.0 if at == 0 else 2.0) for at, (_, wide, _) in enumerate(products(model))), 0.0)
+    kept = plain_sum((wide * (1.0 if at == 0 else 2.0) for at, (_, wide, _) in enumerate(products(model))), 0.0)
     return 2.0 * model.projectors * kept, 0.0
 
 

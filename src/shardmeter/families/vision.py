@@ -10,6 +10,7 @@ for distillation. Sources: Dosovitskiy 2021 §3.1; Touvron 2021 (DeiT), 2022 (De
 from __future__ import annotations
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import decoder
 from shardmeter.families._attention import keys_seen
@@ -106,7 +107,7 @@ def order(model: Model) -> tuple[tuple[str, int], ...]:
 
 def parameters(model: Model) -> Count:
     """All parameters."""
-    return sum((block.count * block.parameters for block in blocks(model)), 0.0)
+    return plain_sum((block.count * block.parameters for block in blocks(model)), 0.0)
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:

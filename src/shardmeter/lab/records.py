@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Seconds
 
 VOCABULARY = 256
@@ -97,7 +98,7 @@ class Experiment:
     @property
     def workers(self) -> int:
         """Of all islands."""
-        return sum(site.workers for site in self.sites)
+        return plain_sum(site.workers for site in self.sites)
 
 
 @record

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardmeter.core.formula import formula
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Flop, Nats, Number, Ratio
 
 ROUNDS = 60
@@ -98,8 +99,8 @@ def least_tokens(parts: Sequence[tuple[Number, Number]], critical: Callable[[Num
     """Tokens that the smallest batches would need for what these reach: the inverse of `batch_tokens`. `parts` are (tokens, batch in
     tokens), one after the other; `critical` tells the critical batch of a run of so many least tokens. Leaves out: that the
     critical batch is smaller at the beginning, which is what ramps are for."""
-    least: Number = sum((tokens for tokens, _ in parts), 0.0)
+    least: Number = plain_sum((tokens for tokens, _ in parts), 0.0)
     for _ in range(ROUNDS):
         limit = critical(least)
-        least = sum((tokens / (1.0 + batch / limit) for tokens, batch in parts), 0.0)
+        least = plain_sum((tokens / (1.0 + batch / limit) for tokens, batch in parts), 0.0)
     return least

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Scale
@@ -78,7 +79,7 @@ def _moved_most(stack: str, numbers: Sequence[Answer]) -> str:
 
 
 def _mean(errors: tuple[float, ...]) -> float:
-    return sum(map(abs, errors)) / len(errors)
+    return plain_sum(map(abs, errors)) / len(errors)
 
 
 def _verdict(answer: Answer) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.alike import kinds, span
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 
@@ -203,8 +204,8 @@ def _ledger(name: str, ledger: Answer) -> Table:
     rows: list[Row] = list(shown)
     if rest:
         label = f"{len(rest)} other terms" if len(rest) > 1 else str(rest[0]["term"])
-        rows.append({"term": label, **{key: sum(one[key] for one in rest) for key in ("a", "b", "difference")}})
-    clear = abs(whole) >= CLEAR * sum(abs(one["difference"]) for one in terms)
+        rows.append({"term": label, **{key: plain_sum(one[key] for one in rest) for key in ("a", "b", "difference")}})
+    clear = abs(whole) >= CLEAR * plain_sum(abs(one["difference"]) for one in terms)
     return Table(
         title=TITLES[name],
         columns=(

@@ -9,6 +9,7 @@ import numpy as np
 
 from shardmeter.core.formula import REGISTRY, Step
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 from shardmeter.render.islands import known_text, loss_text
@@ -49,7 +50,7 @@ def document(
     own = [{"ledger": key, **row} for key, rows in (run or {}).items() for row in rows]
     return Document(
         title=title,
-        verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas"
+        verdict=f"{plain_sum(call['times'] for call in kept)} calls of {len(groups)} formulas"
         if kept
         else "no formula of the step",
         sections=(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.alike import kinds, span
+from shardmeter.core.sums import plain_sum
 from shardmeter.render.cells import text
 from shardmeter.render.document import Column, Fact, Facts, Row, Section, Table
 
@@ -119,7 +120,7 @@ def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
             "step": group[0]["step_time_s"],
             "steps": group[0]["steps_per_round"],
             "wait": group[0]["wait_s"] or None,
-            "rate": sum(one["tokens_per_s"] for one in group),
+            "rate": plain_sum(one["tokens_per_s"] for one in group),
             "mfu": group[0]["mfu"],
             "peak": group[0]["memory_peak_gib"],
             "mark": _mark(group[0], sync),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.quantity import show as text
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Fact, Row, Section, Table
 
@@ -56,7 +57,7 @@ def _phases(run: Answer) -> Table:
             Column(key="seconds", title="lasts", unit="s"),
         ),
         rows=tuple(run["phases"]),
-        total={"tokens": run["tokens"], "seconds": sum(one["seconds"] for one in run["phases"])},
+        total={"tokens": run["tokens"], "seconds": plain_sum(one["seconds"] for one in run["phases"])},
     )
 
 

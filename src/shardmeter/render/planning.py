@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
@@ -287,7 +288,7 @@ def rejected(space: Answer, evaluated: int) -> Table | None:
         for reason, count in reasons[:REASONS]
     ]
     return Table(
-        title=f"Why {sum(space['rejected'].values()):,} of {evaluated:,} are out (each counted once)",
+        title=f"Why {plain_sum(space['rejected'].values()):,} of {evaluated:,} are out (each counted once)",
         columns=(
             Column(key="count", title="plans"),
             Column(key="share", title="share", unit="%"),

@@ -7,6 +7,7 @@ import math
 import textwrap
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import plot_field, plot_lines, plot_marks, ticks
 from shardmeter.render.figure import Figure
 
@@ -101,7 +102,7 @@ def _scaled(axes: Any, x: ticks.Axis, y: ticks.Axis) -> None:
         getattr(axes, f"set_{matter}ticks")([tick for tick, _ in one.ticks], texts)
         getattr(axes, f"set_{matter}label")("\n".join(textwrap.wrap(one.title, 50 if matter == "y" else 90)))
     axes.minorticks_off()
-    if sum(len(text) + 2 for _, text in x.ticks) > 95:
+    if plain_sum(len(text) + 2 for _, text in x.ticks) > 95:
         axes.tick_params(axis="x", rotation=30)
         for label in axes.get_xticklabels():
             label.set_ha("right")

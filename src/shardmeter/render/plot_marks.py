@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.render.figure import Figure, Mark
 from shardmeter.render.ticks import Axis
 
@@ -77,7 +78,7 @@ def _place(mark: Mark, axes: Any, size: tuple[float, float], taken: list[Any], b
         left = min(max(wanted[0], frame.x0 + GAP), frame.x1 - size[0] - 2.0)
         low = min(max(wanted[1], frame.y0 + 2.0), frame.y1 - size[1] - 2.0)
         box = (left, low, left + size[0], low + size[1])
-        cost = 1e4 * sum(_common(box, other) for other in taken) + 0.4 * order
+        cost = 1e4 * plain_sum(_common(box, other) for other in taken) + 0.4 * order
         inside = (
             (busy[:, 0] > box[0] - 4)
             & (busy[:, 0] < box[2] + 4)

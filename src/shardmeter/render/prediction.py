@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells, islands, learning, limits
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
@@ -212,7 +213,7 @@ def ledger_table(answer: Answer) -> Table:
         {**{key: entry.get(key) for key in ("term", "seconds", "share", "cause")}, "hidden_seconds": _hidden(entry)}
         for entry in answer["ledger"]
     ]
-    step = answer["step_time_s"] or sum(entry["seconds"] for entry in answer["ledger"])
+    step = answer["step_time_s"] or plain_sum(entry["seconds"] for entry in answer["ledger"])
     pacing = next((one["name"] for one in answer["islands"] if one.get("sets_the_pace")), "")
     return Table(
         title=f"Where an inner step of {pacing} goes" if pacing else "Where a step goes",
@@ -430,7 +431,7 @@ def _grouped(terms: Sequence[Answer], key: str) -> list[Answer]:
         kinds.setdefault(_KIND.split(str(one["term"]))[0], []).append(one)
     return [
         {"term": f"{kind}, {len(some)} islands" if len(some) > 1 else str(some[0]["term"]),
-         key: sum(one[key] for one in some), "basis": _bases(some)}
+         key: plain_sum(one[key] for one in some), "basis": _bases(some)}
         for kind, some in kinds.items()
     ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.errors import cut
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
@@ -174,7 +175,7 @@ def _loss_of(knob: Answer) -> str | None:
     """What tells the loss of its values; None where none does, or all are alike."""
     for key in ("loss_change", "tokens_ratio", "loss_factor", "loss_nats"):
         values = [point[key] for point in knob["points"] if point["tokens_per_s"] is not None]
-        if values and None not in values and math.isfinite(sum(values)) and max(values) - min(values) > 1e-6:
+        if values and None not in values and math.isfinite(plain_sum(values)) and max(values) - min(values) > 1e-6:
             return key
     return None
 

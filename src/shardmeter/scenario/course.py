@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine import split
 from shardmeter.engine.cells import cells_of
 from shardmeter.engine.constraints import CONSTRAINTS, violations, violations_of_island
@@ -33,7 +34,7 @@ def with_phases(asked: RunInput) -> RunInput:
     last = asked.phases[-1]
     more: dict[str, object] = {}
     if asked.tokens is None and asked.steps is None:
-        more["tokens"] = (sum(one.tokens[0] for one in asked.phases if one.tokens), "tokens")
+        more["tokens"] = (plain_sum(one.tokens[0] for one in asked.phases if one.tokens), "tokens")
     for name in ("global_batch", "seq_len"):
         if getattr(asked, name) is None and getattr(last, name) is not None:
             more[name] = getattr(last, name)
@@ -133,7 +134,7 @@ def _phases(parts: Parts, run: Run, made_of: Callable[[int, PhaseInput], Phase])
     for at in lacking:
         found.refuse((*PHASES, at, "tokens"), "is missing", "every phase says its tokens")
     made = [made_of(at, one) for at, one in enumerate(asked.phases)]
-    total = sum(float(one.tokens) for one in made)
+    total = plain_sum(float(one.tokens) for one in made)
     if not lacking and run.tokens is not None and abs(total - float(run.tokens)) > SAME * total:
         says = f"the phases add to {total:g} tokens, and run.tokens is {float(run.tokens):g}"
         found.refuse(PHASES, says, "make them equal, or leave run.tokens out")

@@ -8,6 +8,7 @@ from typing import Any
 from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine import split
 from shardmeter.engine.cells import cells_of
 from shardmeter.engine.constraints import CONSTRAINTS, violations_of_island
@@ -290,7 +291,7 @@ def _global_batch(
 ) -> float:
     """Sequences of an inner step over all islands; of tokens, the nearest number that whole micro-batches make up."""
     if given.global_batch is None:
-        least = sum(passes)
+        least = plain_sum(passes)
         found.assumptions.append(f"global_batch = {least:g}: one micro-batch for every data-parallel rank (left out)")
         return least
     amount, word = given.global_batch

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.schedules._routes import Spot, Traits, content, crossed, previous
 from shardmeter.schedules._slots import Op
 
@@ -162,7 +163,7 @@ class _Made:
                 done = device.at
                 device.run()
                 moved = moved or device.at > done
-        left = sum(len(device.turns) - device.at for device in made)
+        left = plain_sum(len(device.turns) - device.at for device in made)
         if left:
             raise ValueError(f"{left} turns wait for each other in a circle")
         devices = tuple((device.first or 0, device.last) for device in made)

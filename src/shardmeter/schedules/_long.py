@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._links import Boundary, ahead_of
 from shardmeter.schedules._replay import replayed
@@ -92,7 +93,7 @@ def one_f_one_b(
 
 def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
     pp, whole = len(held), int(micro_batches)
-    filled = pp + sum(ahead_of(hop, pp))
+    filled = pp + plain_sum(ahead_of(hop, pp))
     settled = SETTLED + 2 * filled
     if micro_batches > settled:
         seconds, ends = _run(held, settled, hop, serial)
@@ -165,7 +166,7 @@ def _by_beats(
     a stage there."""
     pp, last = len(held), micro_batches - 1
     ahead = (*ahead_of(hop, pp), *[0] * pp)
-    places = [at + sum(ahead[:at]) for at in range(pp)]
+    places = [at + plain_sum(ahead[:at]) for at in range(pp)]
     filled = places[-1] + 1
     of_beat = [[at for at in range(pp) if places[at] % 2 == parity] for parity in (0, 1)]
     line = _Line(held, hop, serial)

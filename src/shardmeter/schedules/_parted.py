@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._slots import Op, Place, Slot, places
 
@@ -57,7 +58,7 @@ def span(
     (the weight gradients it is behind with hide the way back), the way back, and what i is behind with. j before i: j's
     turns up to its last forward, then the round trip from i or what i does meanwhile. Never too long: a path that stays at
     two stages may be longer. `at_will`: `behind` is the most that weight gradients may wait, not when they come."""
-    pp = sum(slot.count for slot in slots)
+    pp = plain_sum(slot.count for slot in slots)
     stays = [
         _stay(place, pp, micro_batches, hop, ahead(place), behind(place), at_will=at_will)
         for place in places(slots, lambda slot: slot.trip)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _long
 from shardmeter.schedules._links import Hop
@@ -24,7 +25,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     time, so that sends longer than a stage's turn queue. Where every boundary has its own link, `hop` holds them in order."""
     if isinstance(hop, tuple):
         return _long.gpipe(slots, micro_batches, hop)
-    pp = sum(slot.count for slot in slots)
+    pp = plain_sum(slot.count for slot in slots)
     forward: Seconds = 0.0
     backward: Seconds = 0.0
     slowest_forward: Seconds = hop

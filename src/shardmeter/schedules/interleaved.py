@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Traits, further
@@ -24,7 +25,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
 
     Exact for up to GROUPS groups, and for equal turns. Leaves out: waits that settle later (2 % where virtual stages differ
     by half, 3 % threefold)."""
-    pp = float(sum(slot.count for slot in slots))
+    pp = float(plain_sum(slot.count for slot in slots))
     groups = np.asarray(micro_batches / pp)
     run = np.clip(np.floor(groups), 1.0, float(GROUPS - 1))
     further = groups - run

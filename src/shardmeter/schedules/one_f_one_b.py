@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _long
 from shardmeter.schedules._links import Hop
@@ -29,7 +30,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     `hop` holds them in order, and the turns are run one by one."""
     if isinstance(hop, tuple):
         return _long.one_f_one_b(slots, micro_batches, hop)
-    pp = sum(slot.count for slot in slots)
+    pp = plain_sum(slot.count for slot in slots)
     longest: Seconds = 0.0
     forward: Seconds = 0.0
     ways: list[
@@ -79,7 +80,7 @@ def _windows(slots: Sequence[Slot], place: Place, path: Seconds, left: Count, ho
     longest: Seconds = 0.0
     slowest, trip = hop, -2.0 * hop
     within: list[Slot] = []
-    last = place.position == sum(slot.count for slot in slots) - 1
+    last = place.position == plain_sum(slot.count for slot in slots) - 1
     for slot in reversed([slot for slot in slots if slot.first <= place.position]):
         within.append(slot)
         slowest = np.maximum(slowest, slot.whole)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.schedules import _greedy, _parted
 from shardmeter.schedules._links import Hop, ahead_of
@@ -27,7 +28,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     What an order within these limits can reach, up to paths that stay at two stages: the timeline's order, found by rules,
     lies from 1 % below to 4 % above it (the last with few micro-batches). Leaves out: undoing a step that the late validation refuses; trading forwards ahead
     for weight gradients behind."""
-    pp = sum(slot.count for slot in slots)
+    pp = plain_sum(slot.count for slot in slots)
 
     def ahead(place: Place) -> Count:
         return 2.0 * float(pp - 1 - place.position)
@@ -48,7 +49,7 @@ def in_flight(
 
 def orders(slots: Sequence[Slot], micro_batches: int, hop: Hop) -> list[tuple[Op, ...]]:
     """Turns of all stages by the paper's rules, for these seconds, plain numbers."""
-    pp = sum(slot.count for slot in slots)
+    pp = plain_sum(slot.count for slot in slots)
     more = [int(further(ahead_of(hop, pp), i)) for i in range(pp)]
     ways = [float(link.wire + link.delay) for link in hop] if isinstance(hop, tuple) else [float(hop)] * (pp - 1)
     far = [2 * (pp - 1 - i) + more[i] for i in range(pp)]

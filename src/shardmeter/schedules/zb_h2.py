@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _parted
 from shardmeter.schedules._routes import Traits, further
@@ -21,7 +22,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
 
     Exact for equal stages without hops; never too long. Leaves out: paths that stay at two stages (stages that differ by a
     quarter: up to 2 % short); undoing a step that the late validation refuses."""
-    pp = sum(slot.count for slot in slots)
+    pp = plain_sum(slot.count for slot in slots)
     return _parted.span(
         slots, micro_batches, hop, lambda p: 2.0 * float(pp - 1 - p.position), lambda p: 2.0 * float(p.position)
     )

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Traits
@@ -26,7 +27,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
 
     Exact for 2·pp micro-batches. Leaves out: waits that come again with every micro-batch; that a device could begin later
     without delaying any other (so that one slower stage may even shorten the longest span, by 0.2 %)."""
-    pp = sum(slot.count for slot in slots)
+    pp = plain_sum(slot.count for slot in slots)
     slowest: Seconds = 0.0
     for slot in slots:
         slowest = np.maximum(slowest, slot.whole)

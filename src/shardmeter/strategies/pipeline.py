@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count
 from shardmeter.specs.demands import FORWARD, Transfer
 from shardmeter.specs.plan import Plan
@@ -76,7 +77,7 @@ def contents(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Blocks, ...]
     A name may come in several runs: a stage holds each of its kinds once, in order of their first in the model, so that stages
     of one content are equal wherever in the pattern they begin."""
     ends, before = [], 0
-    for name, pieces in blocks or (("layer", sum(counts)),):
+    for name, pieces in blocks or (("layer", plain_sum(counts)),):
         ends.append((name, before, before + pieces))
         before += pieces
     dealt: list[Blocks] = []

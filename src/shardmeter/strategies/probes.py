@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Fraction
 from shardmeter.families import family, matrices, parameters
 from shardmeter.families.operations import FLOP_PER_MAC, Block, matmul, streamed
@@ -115,7 +116,8 @@ def dimension(model: Model, plan: Plan) -> Count:
     if plan.probes is None or plan.probes.of == "all":
         return parameters(model)
     blocks = family(model.family).blocks(changed(model, mtp=0))
-    return sum((share(plan, one) * one.count * one.parameters for one in blocks), 0.0)
+    whole: Count = plain_sum((share(plan, one) * one.count * one.parameters for one in blocks), 0.0)
+    return whole
 
 
 def shapes(model: Model, plan: Plan) -> tuple[tuple[Count, Count, Count], ...]:

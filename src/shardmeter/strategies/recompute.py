@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Fraction
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Compute, Transfer
 
@@ -80,7 +81,7 @@ def dispatched(ops: tuple[Compute, ...], policy: str) -> Fraction:
     if not listed(policy):
         return share(policy)
     forward = [op for op in ops if op.phase == FORWARD]
-    return sum(_again(op, policy, "") for op in forward) / max(len(forward), 1)
+    return plain_sum(_again(op, policy, "") for op in forward) / max(len(forward), 1)
 
 
 def routes(policy: str) -> Fraction:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.plan import Plan
@@ -82,7 +83,7 @@ def causes(estimate: Estimate, plan: Plan, island: Island) -> tuple[Cause, ...]:
         groups.setdefault(name, []).append((term.label, float(term.seconds)))
     found = []
     for name, terms in groups.items():
-        seconds = sum(value for _, value in terms)
+        seconds = plain_sum(value for _, value in terms)
         ordered = sorted(((label, value / step) for label, value in terms if value > 0), key=lambda item: -item[1])
         found.append(Cause(name=name, seconds=seconds, share=seconds / step, terms=tuple(ordered)))
     return tuple(sorted(found, key=lambda cause: -cause.seconds))

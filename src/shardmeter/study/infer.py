@@ -11,6 +11,7 @@ import numpy as np
 from shardmeter.core.alike import kinds, span
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, shown
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.inference import Server, cut, lines, serve, server
 from shardmeter.engine.inference.fold import CROSSING
@@ -123,7 +124,7 @@ def intervals(one: Served, asked: Serving) -> dict[str, Any]:
     """[low, high] of the figures, None for one that is none: hosts and lines each at the fast or slow end together."""
     found: dict[str, Any] = {"level": LEVEL}
     for name, terms in (("latency_per_token_s", one.token), ("first_token_s", one.first), ("output_s", one.terms)):
-        found[name] = terms and [sum(_number(t.seconds) * _factors(t)[end] for t in terms) for end in (0, 1)]
+        found[name] = terms and [plain_sum(_number(t.seconds) * _factors(t)[end] for t in terms) for end in (0, 1)]
     found["tokens_per_s"] = [_number(asked.output) / seconds for seconds in reversed(found["output_s"])]
     low, high = HOSTS if not one.busiest.startswith("line") else ACROSS
     rate = _number(one.flight_rate)
@@ -284,7 +285,7 @@ def _host(host: Host) -> dict[str, Any]:
 
 
 def _ledger(terms: Sequence[Term]) -> list[dict[str, Any]]:
-    total = sum(_number(term.seconds) for term in terms)
+    total = plain_sum(_number(term.seconds) for term in terms)
     return [
         {"term": t.label, "seconds": _number(t.seconds), "share": _number(t.seconds) / total, "cause": t.cause}
         for t in terms

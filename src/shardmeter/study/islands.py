@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine import add
 from shardmeter.engine.fleet import Part, Whole
@@ -86,12 +87,12 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
         "round_s": seconds,
         "inner_s": inner,
         "utilization": inner / seconds,
-        "exposed_s": sum(_plain(one) for one in folded.exposed),
-        "hidden_s": sum(_plain(one) for one in folded.hidden),
+        "exposed_s": plain_sum(_plain(one) for one in folded.exposed),
+        "hidden_s": plain_sum(_plain(one) for one in folded.hidden),
         "update_s": _plain(folded.update),
-        "sent_bytes": _known(sum(_plain(one) for one in whole.sent)),
-        "wire_bytes": _known(sum(_plain(one) for one in whole.sent) * headers(whole.wan)),
-        "paid_usd": _known(sum(_plain(one) for one in whole.paid)),
+        "sent_bytes": _known(plain_sum(_plain(one) for one in whole.sent)),
+        "wire_bytes": _known(plain_sum(_plain(one) for one in whole.sent) * headers(whole.wan)),
+        "paid_usd": _known(plain_sum(_plain(one) for one in whole.paid)),
         "crossings": [
             {
                 "label": one.label, "collective": one.collective, "bytes": _plain(one.size), "messages": _plain(one.messages),

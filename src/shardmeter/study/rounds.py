@@ -8,6 +8,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, UnknownName, nearest
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.fleet import Whole, evaluate_fleet
 from shardmeter.engine.round import of_cell
 from shardmeter.engine.timeline import account, islands
@@ -74,8 +75,8 @@ class TracedRounds:
         return {
             "round_time_s": seconds,
             "step_time_s": self.step_time,
-            "closed_form_s": sum(closed.values()),
-            "error": sum(closed.values()) / seconds - 1.0,
+            "closed_form_s": plain_sum(closed.values()),
+            "error": plain_sum(closed.values()) / seconds - 1.0,
             "rounds": len(self.rounds.ends),
             "steps": self._steps,
             "tasks": len(self.timeline.program.tasks),
@@ -139,7 +140,7 @@ def trace_rounds(scenario: Scenario, *, rounds: int = 4) -> TracedRounds:
     if together is None:  # pragma: no cover  (a fleet with a round has a pace)
         raise AssertionError
     paces = [of_cell(together, cell) for cell in range(1 + max(part.cell for part in whole.parts))]
-    cuts = sum(
+    cuts = plain_sum(
         float(max(len(islands.pieces(pace, 0.0)) for pace in paces)) if one.behind else float(one.messages)
         for one in round_.crossings
     )

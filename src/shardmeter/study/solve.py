@@ -9,6 +9,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import GIB
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.fleet import alone
@@ -177,7 +178,7 @@ class Solution:
     def _says(self, terms: list[dict[str, Any]]) -> str:
         here, noun, unit = self.prediction.estimate, self.question.noun, self.question.unit
         peak, limit = float(here.memory_peak) / GIB, float(here.memory_limit) / GIB
-        whole = sum(_growth(one) for one in terms if _growth(one) > 0.0)
+        whole = plain_sum(_growth(one) for one in terms if _growth(one) > 0.0)
         grown = [one for one in terms if _growth(one) >= NAMED * whole]
         if self.answer is None:
             parts = ", ".join(f"{one['term']} {one['gib']:.2f} GiB" for one in grown)

@@ -9,6 +9,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, ShardMeterError
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.add import CAUSES
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.timeline import account
@@ -103,7 +104,7 @@ class Traced:
             critical = max(self.ranks, key=lambda rank: (windows[rank][1] - windows[rank][0]) / windows[rank][2])
         begin, end, count = windows[critical]
         found = account.ledger(self.timeline, critical, begin, end)
-        closed = sum(self.closed.values())
+        closed = plain_sum(self.closed.values())
         worked = account.busy(self.timeline)
         return {
             "step_time_s": self.step_time,

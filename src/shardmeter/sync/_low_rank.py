@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.specs import Replica, Sync
 
@@ -29,7 +30,7 @@ def _matrices(replica: Replica, rank: Count) -> list[tuple[Count, Count, Count, 
 
 def _inside(replica: Replica) -> Count:
     """Values that lie in matrices."""
-    return sum((rows * columns * many for rows, columns, many in replica.matrices), start=0.0)
+    return plain_sum((rows * columns * many for rows, columns, many in replica.matrices), start=0.0)
 
 
 def values(replica: Replica, rank: Count) -> Count:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter import data
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Number, Ratio
 
 Curve: TypeAlias = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
@@ -37,7 +38,7 @@ def curves(without: str = "") -> Mapping[tuple[float, float], Curve]:
     return {
         key: (
             np.log(np.array(sorted(curve))),
-            np.array([max(sum(curve[size]) / len(curve[size]), 0.0) for size in sorted(curve)]),
+            np.array([max(plain_sum(curve[size]) / len(curve[size]), 0.0) for size in sorted(curve)]),
         )
         for key, curve in sorted(found.items())
     }

@@ -17,6 +17,7 @@ Leaves out: fragments of unequal size (embedding and head); fragments in strides
 
 from __future__ import annotations
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count
 from shardmeter.specs import Crossing, Effect, Progress, Replica, Resident, Round, Sync
 from shardmeter.sync import _loss, _outer, diloco
@@ -69,6 +70,6 @@ def residents(replica: Replica, sync: Sync, window: Count) -> tuple[tuple[Reside
     state = _outer.kept(replica, *diloco.STATE)
     device, host = _outer.placed(sync, state)
     if host:
-        size = sum(one.size for one in state) / float(sync.num_fragments)
+        size = plain_sum(one.size for one in state) / float(sync.num_fragments)
         device = (Resident(label="outer state of one fragment", size=size, exactness="modelled"),)
     return (*device, _outer.under_way(replica, sync, window)), host

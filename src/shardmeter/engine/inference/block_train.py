@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Seconds
 from shardmeter.engine.inference import cut
 from shardmeter.engine.inference.fold import served, summed, together
@@ -45,7 +46,7 @@ def laid(servers: Sequence[Server], links: Links | None, asked: Serving) -> Row:
     )  # fmt: skip
     counts, first = [], 0
     for count in blocks:
-        counts.append(sum(parts[first : first + count]))
+        counts.append(plain_sum(parts[first : first + count]))
         first += count
     return Row(servers=own, shares=cut.shares(own[0].model, counts), order=order, blocks=blocks)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.links import Array, Links, bounded, links_of
@@ -99,7 +100,7 @@ def _pairs(links: Links, islands: int, sent: Sequence[Sent]) -> Array:
     """Seconds of messages from each island (rows) to each other."""
 
     def seconds(source: int, target: int) -> float:
-        return sum(float(one.times * hop(links, source, target, one.size, cold=one.cold).seconds) for one in sent)
+        return plain_sum(float(one.times * hop(links, source, target, one.size, cold=one.cold).seconds) for one in sent)
 
     return np.array([[seconds(source, target) for target in range(islands)] for source in range(islands)])
 

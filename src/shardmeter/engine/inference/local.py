@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.inference.pipeline import pipeline
 from shardmeter.engine.inference.servers import Server
 from shardmeter.engine.links import Links
@@ -21,6 +22,6 @@ def local(servers: Sequence[Server], links: Links | None, asked: Serving) -> Ser
     best = min(able, key=lambda one: float(one.output_time))
     return changed(
         best, how=asked.how, hosts=tuple(host for one in alone for host in one.hosts),
-        in_flight=sum((one.in_flight for one in able), 0.0), flight_rate=sum((one.flight_rate for one in able), 0.0),
+        in_flight=plain_sum((one.in_flight for one in able), 0.0), flight_rate=plain_sum((one.flight_rate for one in able), 0.0),
         notes=(f"latency is that of {best.hosts[0].name}, the fastest of {len(able)} islands that hold the whole model",) if best.fits else (),
     )  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds
 from shardmeter.engine import add, demand
 from shardmeter.engine.constraints import CONSTRAINTS, violations_of_island
@@ -45,7 +46,7 @@ class Share:
     @property
     def count(self) -> int:
         """Layers of all kinds."""
-        return sum(count for _, count in self.layers)
+        return plain_sum(count for _, count in self.layers)
 
     @property
     def contents(self) -> tuple[tuple[str, int], ...]:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Fraction, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.inference import cut
@@ -85,7 +86,7 @@ def soma(servers: Sequence[Server], links: Links | None, asked: Serving) -> Serv
 
 def _members(servers: Sequence[Server], asked: Serving) -> list[Member]:
     """The islands that hold experts."""
-    total = sum(float(one.copies) for one in servers)
+    total = plain_sum(float(one.copies) for one in servers)
     spread = _spread([float(one.copies) / total for one in servers], asked.experts)
     found = []
     for at, (one, count) in enumerate(zip(servers, spread, strict=True)):
@@ -106,7 +107,7 @@ def _spread(parts: Sequence[float], experts: int) -> tuple[int, ...]:
     """Experts over islands by their parts, whole ones, the largest remainders first."""
     counts = [math.floor(part * experts) for part in parts]
     order = sorted(range(len(parts)), key=lambda at: counts[at] - parts[at] * experts)
-    for at in order[: experts - sum(counts)]:
+    for at in order[: experts - plain_sum(counts)]:
         counts[at] += 1
     return tuple(counts)
 
@@ -152,7 +153,7 @@ def _busy(members: Sequence[Member], home: Member, asked: Serving) -> list[tuple
     """Places with the seconds that one ensemble's answer takes of them. Sequences go to all experts alike; where every island has
     all of them, whole ensembles go to whoever is free."""
     if asked.together:
-        rate = sum(float(one.server.copies / (asked.top_k * one.busy(asked))) for one in members)
+        rate = plain_sum(float(one.server.copies / (asked.top_k * one.busy(asked))) for one in members)
         return [("all hosts", 1.0 / rate)]
     part, name = asked.top_k / asked.experts, home.server.island.name
     found: list[tuple[str, Seconds]] = [
@@ -173,7 +174,7 @@ def _often(one: Member, asked: Serving) -> Fraction:
 def _host(one: Member, members: Sequence[Member], asked: Serving, groups: Count) -> Host:
     """With its part of the sequences under way."""
     share, copies = _whole(one.server), float(one.server.copies)
-    alike = sum(float(other.server.copies) for other in members) if asked.together else copies
+    alike = plain_sum(float(other.server.copies) for other in members) if asked.together else copies
     ensembles = groups * asked.top_k * (1.0 if asked.together else one.experts / asked.experts)
     kept = math.ceil(ensembles / alike) * one.server.cache(share, asked.batch, asked.prompt + asked.output)
     rows = asked.batch * np.minimum(asked.prompt, PASS)

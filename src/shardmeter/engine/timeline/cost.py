@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import EXCHANGE, Carried, Charges, Piece
 from shardmeter.engine.micro_batch import chunks
@@ -76,7 +77,7 @@ def cost(piece: Piece, kind: str, pace: float, *, joined: bool = False) -> Cost:
     if joined and EXCHANGE in moved:
         del moved[EXCHANGE], terms[EXCHANGE]
         terms["contention"] = terms.get("contention", 0.0) - float(carried.slowed)
-    total, paced = sum(terms.values()), terms.pop("launch overhead", 0.0)
+    total, paced = plain_sum(terms.values()), terms.pop("launch overhead", 0.0)
     host = total
     if joined:
         host = float(piece.host[PHASES[kind][0]])
@@ -101,12 +102,12 @@ def cost(piece: Piece, kind: str, pace: float, *, joined: bool = False) -> Cost:
 def units(stage: Stage, position: int, case: Case) -> tuple[tuple[tuple[str, str], ...], ...]:
     """(block, label) of every unit of every chunk, in forward order; layers are numbered from 0 over the model."""
     plan, line = case.plan, [case.work.stages[kind] for kind, _, count in case.work.runs for _ in range(count)]
-    counts = [[sum(count for _, count in row) for row in chunks(one, plan)] for one in line]
+    counts = [[plain_sum(count for _, count in row) for row in chunks(one, plan)] for one in line]
     vee = plan.pp > 1 and traits(plan.schedule).route == "vee"
     found = []
     for chunk, row in enumerate(chunks(stage, plan)):
         earlier = range(position + 1, plan.pp) if vee and chunk % 2 else range(position)
-        before = sum(sum(each[:chunk]) for each in counts) + sum(counts[i][chunk] for i in earlier)
+        before = plain_sum(plain_sum(each[:chunk]) for each in counts) + plain_sum(counts[i][chunk] for i in earlier)
         names = [name for name, count in row for _ in range(count)]
         units = [(name, f"layer {before + k}") for k, name in enumerate(names)]
         if stage.embedding and chunk == 0:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 
 
 @record
@@ -54,7 +55,7 @@ def present(islands: Islands, lasts: float, seed: int) -> float:
     """Share of the tokens that count over so long a time."""
     rng = np.random.default_rng(seed)
     own = [_counted(islands, mtbf, lasts, rng) for mtbf in islands.mtbf]
-    return sum(weight * one for weight, one in zip(islands.weights, own, strict=True))
+    return plain_sum(weight * one for weight, one in zip(islands.weights, own, strict=True))
 
 
 def _course(machine: Machine, work: float, rng: np.random.Generator) -> float:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.timeline.build import Built
 from shardmeter.engine.timeline.rank import Drain
 from shardmeter.engine.timeline.simulate import Timeline, simulate
@@ -59,7 +60,9 @@ def _again(built: Built, plain: Mapping[int, float], beside: Sequence[float]) ->
             task.seconds = plain[index] + lost
             if task.terms is not None and task.kind != "launch" and (lost or "contention" in task.terms):
                 others = {term: each for term, each in task.terms.items() if term != "contention"}
-                own = max(plain[index] - sum(others.values()), 0.0)  # what the layer's own collectives take from it
+                own = max(
+                    plain[index] - plain_sum(others.values()), 0.0
+                )  # what the layer's own collectives take from it
                 task.terms = {**others, "contention": own + lost}
     return simulate(built.program)
 
@@ -67,7 +70,7 @@ def _again(built: Built, plain: Mapping[int, float], beside: Sequence[float]) ->
 def _most(built: Built, plain: Mapping[int, float], index: int) -> float:
     """The most that can run beside a unit: as long as its compute (or the host's pace) lasts while it is slowed all the time."""
     unit, tasks = built.units[index], built.program.tasks
-    compute = sum(plain.get(task, tasks[task].seconds) for task in unit.tasks)
+    compute = plain_sum(plain.get(task, tasks[task].seconds) for task in unit.tasks)
     host = max(plain.get(task, tasks[task].seconds) for task in unit.slows)
     return max(compute, host) / max(1.0 - built.contention, 1e-9)
 
@@ -111,13 +114,13 @@ def _backlog(built: Built, timeline: Timeline, drain: Drain, mine: list[int], be
     begun before is a stall: of the last unit, or of all (as shared out what ran beside them) where nothing else waits."""
     tasks = built.program.tasks
     last = max(timeline.end[task] for task in built.units[mine[-1]].ends)
-    late = sum(
+    late = plain_sum(
         tasks[move].seconds
         for move in drain.moves
         if tasks[move].terms is not None and max(timeline.end[task] for task in tasks[move].after) >= last
     )
     stall = max(timeline.end[move] for move in drain.moves) - last - late
-    total = sum(beside[i] for i in mine)
+    total = plain_sum(beside[i] for i in mine)
     if stall <= 0.0 or total <= 0.0:
         return
     if not drain.free:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Generator, Iterable, Sequence
 from typing import NamedTuple
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import demand, host, whole
 from shardmeter.engine.joined import exchanges
@@ -155,8 +156,8 @@ class Rank:
             self._turn(back, begins[1], last=last, paired=len(pairs)),
         )
         roots = (
-            sum(is_end(name) for name, _ in self.units[there.chunk][:1]),
-            sum(is_end(name) for name, _ in self.units[back.chunk][-1:]),
+            plain_sum(is_end(name) for name, _ in self.units[there.chunk][:1]),
+            plain_sum(is_end(name) for name, _ in self.units[back.chunk][-1:]),
         )
         ends: list[Tasks] = [[], []]
         self.together = True
@@ -364,7 +365,7 @@ class Rank:
             after = [*after, *self._exchange(one, after, label)]
         ends = [*after, *self.inline]
         for what, terms in (("recompute", one.again), (kind, one.terms)):
-            seconds = sum(terms.values())
+            seconds = plain_sum(terms.values())
             if seconds:
                 stream = self.streams["compute"]
                 slows.append(

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Timeline:
 
     def busy(self, stream: int) -> float:
         """Seconds a stream worked."""
-        return sum(t.seconds for t in self.program.tasks if t.stream == stream)
+        return plain_sum(t.seconds for t in self.program.tasks if t.stream == stream)
 
 
 def simulate(program: Program) -> Timeline:

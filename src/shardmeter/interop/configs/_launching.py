@@ -13,6 +13,7 @@ import numpy as np
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.configs._saying import harmless
 from shardmeter.interop.configs.record import Exported, Inexpressible
 from shardmeter.specs import Island, Plan, Scenario
@@ -78,8 +79,8 @@ def jobs(scenario: Scenario, trainer: Exported) -> tuple[Job, ...]:
                 nodes=int(island.nodes),
                 gpus=int(island.gpus_per_node),
                 first=0 if apart else first,
-                of=int(sum(one.nodes for one in within)),
-                processes=int(sum(one.gpus for one in within)),
+                of=int(plain_sum(one.nodes for one in within)),
+                processes=int(plain_sum(one.gpus for one in within)),
                 number=number,
                 head=within[0].name,
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.configs._reading import MOST, TYPED, Reading
 from shardmeter.interop.configs._torchtitan_models import NEW, OLD, model_of
 from shardmeter.interop.configs._torchtitan_plan import RECIPES, ROTATIONS, SCHEDULES
@@ -167,7 +168,7 @@ def _pipeline(reading: Reading) -> None:
     layers = _layers(reading)
     if isinstance(each, int) and each > 0 and layers:
         ends = [_count(reading, f"{PP}{end}_stage_less_layers", 0) for end in ("first", "last")]
-        chunks = max(1, -(-(layers + sum(ends)) // each) // stages)
+        chunks = max(1, -(-(layers + plain_sum(ends)) // each) // stages)
         reading.put("plan.virtual_stages", chunks, key)
     elif single:
         reading.means("plan.virtual_stages = 1", *_said(reading, key))

@@ -7,6 +7,7 @@ import shlex
 from typing import Any
 
 from shardmeter.core.errors import BadScenario
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.configs._reading import SHELL, Reading
 from shardmeter.interop.configs._saying import Saying, harmless
 from shardmeter.interop.configs.megatron_arguments import FLAG, VERSIONS, arguments, keys, version_like
@@ -147,7 +148,7 @@ def _lacking(out: Saying, version: str) -> None:
 
 
 def _script(out: Saying, version: str, scenario: Scenario) -> str:
-    plan, gpus = scenario.plan, sum(float(island.gpus) for island in scenario.fleet.islands)
+    plan, gpus = scenario.plan, plain_sum(float(island.gpus) for island in scenario.fleet.islands)
     lines = [
         "#!/usr/bin/env bash",
         f"# {harmless(scenario.model.name)} by Megatron-LM {version} on {gpus:g} GPUs, written by ShardMeter.",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.core.errors import nearest, shown
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.configs._reading import Reading
 from shardmeter.strategies.recompute import OPERATIONS
 
@@ -176,11 +177,15 @@ def _stages(layout: str) -> int:
     """Stages of a layout: one more than it has bars, `(tt|)*29` and `|*3` written out."""
     text = layout.replace(",", "")
     groups = re.findall(r"\(([^()]+)\)\*(\d{1,4})", text)
-    return 1 + _bars(re.sub(r"\([^()]+\)\*\d{1,4}", "", text)) + sum(_bars(body) * int(times) for body, times in groups)
+    return (
+        1
+        + _bars(re.sub(r"\([^()]+\)\*\d{1,4}", "", text))
+        + plain_sum(_bars(body) * int(times) for body, times in groups)
+    )
 
 
 def _bars(text: str) -> int:
-    return text.count("|") + sum(int(times) - 1 for times in re.findall(r"\|\*(\d{1,4})", text))
+    return text.count("|") + plain_sum(int(times) - 1 for times in re.findall(r"\|\*(\d{1,4})", text))
 
 
 def _schedule(reading: Reading, pp: int, layers: int | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.configs._saying import Saying, harmless
 from shardmeter.interop.configs._writing import leave_idle, tree, yaml
 from shardmeter.interop.configs.nanotron_words import DTYPES, ENGINES, RECIPE
@@ -175,7 +176,7 @@ def _numbers(plan: Plan, out: Saying) -> None:
 
 def yaml_of(out: Saying, scenario: Scenario) -> str:
     """The settings as YAML, with what nanotron asks for besides."""
-    gpus = sum(float(island.gpus) for island in scenario.fleet.islands)
+    gpus = plain_sum(float(island.gpus) for island in scenario.fleet.islands)
     asked: dict[str, Any] = {
         "general": {"project": "shardmeter", "run": "plan"},
         "model": {"model_config": {"is_qwen2_config": True}, "init_method": {"std": "0.02"}},

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from statistics import median
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.logs.lines import Line, Log
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import GIB, clock, positive, times, whole, word
@@ -58,7 +59,7 @@ def _steps(log: Log, accumulation: int) -> Iterator[Step]:
         elif held is not None and "time (ms) |" in text and " fwd: " in text:
             parts = {name: value for name, text_ in PART.findall(text) if (value := times(text_, 1e-3)) is not None}
             if len(parts) == 3:
-                broken.append(sum(parts.values()))
+                broken.append(plain_sum(parts.values()))
     if held is not None:
         yield _with(held, broken)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.logs.lines import Line, Log, joined
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import MIB, clock, number, positive, times, whole, word
@@ -89,7 +90,7 @@ def _notes(reports: list[str]) -> tuple[str, ...]:
     counts = (
         whole(word(text, "number of skipped iterations:")) for text in reports if "skipped iterations:   0" not in text
     )
-    skipped = sum(count for count in counts if count is not None)
+    skipped = plain_sum(count for count in counts if count is not None)
     return (
         (f"{skipped:,} iterations were skipped (the loss scale overflowed): their optimizer did no step.",)
         if skipped

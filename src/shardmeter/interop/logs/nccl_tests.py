@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.logs import _nccl_json, _nccl_table
 from shardmeter.interop.logs._nccl_table import Device, Figures, Table
 from shardmeter.interop.logs.record import Dropped
@@ -268,7 +269,7 @@ def _contradictions(table: Table, one: Benchmark) -> Iterator[str]:
         yield f"{table.word} {table.number}: {listed} ranks are listed, its rates are those of {within[0]}"
     rates = [f.bus_rate for row in table.rows for f in row.figures if f.bus_rate is not None]
     if table.average is not None and rates:
-        mean = sum(rates) / len(rates) / 1e9
+        mean = plain_sum(rates) / len(rates) / 1e9
         if abs(mean - table.average) > 0.02 * table.average + 0.02:
             yield (f"{table.word} {table.number}: the table ends with an average of {table.average:g} GB/s, its rows have {mean:.4g}: "
                    "rows are missing or were changed")  # fmt: skip

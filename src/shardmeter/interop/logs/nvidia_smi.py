@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Seconds
 from shardmeter.interop.logs._nccl_table import ANSI, LONGEST_LINE
 from shardmeter.interop.logs.record import Dropped
@@ -139,8 +140,8 @@ def _draw(gpu: str, own: Sequence[Sample], dropped: dict[str, list[str]]) -> Dra
     held = [one[4] for one in own if one[4] is not None]
     limits = [one[5] for one in own if one[5] is not None and one[5] > 0.0]
     return Draw(
-        gpu=gpu, samples=len(own), seconds=sum(each), energy=sum(watt * span for watt, span in zip(watts, each, strict=True)),
-        mean=fmean(watts), computing=fmean(computing) if computing else None, peak=max(watts), busy=sum(busy) / len(busy),
+        gpu=gpu, samples=len(own), seconds=plain_sum(each), energy=plain_sum(watt * span for watt, span in zip(watts, each, strict=True)),
+        mean=fmean(watts), computing=fmean(computing) if computing else None, peak=max(watts), busy=plain_sum(busy) / len(busy),
         memory=max(held, default=None), limit=min(limits, default=None), name=own[0][6],
     )  # fmt: skip
 

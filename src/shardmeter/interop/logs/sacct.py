@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Seconds
 from shardmeter.interop.logs._nccl_table import ANSI, LONGEST_LINE
 from shardmeter.interop.logs.record import Dropped
@@ -32,7 +33,7 @@ class JobsAccount:
     @property
     def gpu_seconds(self) -> Seconds:
         """Of all jobs."""
-        return sum(job.gpu_seconds for job in self.jobs)
+        return plain_sum(job.gpu_seconds for job in self.jobs)
 
 
 def recognises(text: str) -> bool:
@@ -104,7 +105,7 @@ def _job(said: dict[str, str]) -> Job | str:
     days, hours, minutes, seconds = (int(one or 0) for one in elapsed.groups())
     held = dict(part.partition("=")[::2] for part in said.get("alloctres", "").split(","))
     kinds = {name.partition(":")[2]: _whole(count) for name, count in held.items() if name.startswith("gres/gpu:")}
-    gpus = _whole(held.get("gres/gpu", "")) or sum(kinds.values())
+    gpus = _whole(held.get("gres/gpu", "")) or plain_sum(kinds.values())
     if not gpus:
         return "jobs without accelerators"
     return Job(
@@ -121,12 +122,12 @@ def _whole(text: str) -> int:
 def _doubts(jobs: list[Job]) -> list[str]:
     running = [job.id for job in jobs if job.state == "RUNNING"]
     lost = [job for job in jobs if job.state and job.state not in (*ENDED, "RUNNING")]
-    total = sum(job.gpu_seconds for job in jobs)
+    total = plain_sum(job.gpu_seconds for job in jobs)
     found = []
     if running:
         found.append(f"{len(running)} jobs still run, the first is {running[0]}: their hours are those so far")
     if lost and total:
-        share = sum(job.gpu_seconds for job in lost) / total
+        share = plain_sum(job.gpu_seconds for job in lost) / total
         found.append(
             f"{len(lost)} of {len(jobs)} jobs did not end by themselves ({100 * share:.0f} % of the accelerator-hours): failed, cancelled or preempted"
         )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.interop.logs.json_lines import scalar
 from shardmeter.interop.logs.lines import Log
 from shardmeter.interop.logs.record import Reading, Step
@@ -64,7 +65,7 @@ def _mean(
     """The whole call as one report, without the evaluations in it."""
     runtime = positive(scalar(end.get("train_runtime"))) or 0.0
     counted, rate = positive(scalar(end.get("step"))), positive(scalar(end.get("train_steps_per_second")))
-    evaluated = sum(positive(scalar(entry.get("eval_runtime"))) or 0.0 for entry in history)
+    evaluated = plain_sum(positive(scalar(entry.get("eval_runtime"))) or 0.0 for entry in history)
     steps = counted
     notes: tuple[str, ...] = ()
     if counted is not None and rate is not None and abs(rate * runtime / counted - 1) > STEPS_APART:

@@ -11,6 +11,7 @@ from functools import cache
 
 from shardmeter import data
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 
 FILE = "audit_factors.csv"
 CLOSE = 0.015
@@ -148,7 +149,7 @@ def _match(ratio: float, parts: Sequence[tuple[Factor, int]], loose: float) -> M
     said = [one.above if sign > 0 else one.below for one, sign in parts]
     if not all(said):
         return None
-    weight = sum(one.weight for one, _ in parts) + TWO * (len(parts) - 1) + 10.0 * off
+    weight = plain_sum(one.weight for one, _ in parts) + TWO * (len(parts) - 1) + 10.0 * off
     return Match(
         key=" and ".join(one.key for one, _ in parts), factor=factor, cause="; and ".join(said), left=left, close=close,
         weight=weight, source="; ".join(one.source for one, _ in parts if one.source),

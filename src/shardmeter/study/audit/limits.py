@@ -10,6 +10,7 @@ from functools import cache
 from shardmeter import data
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.specs import Accelerator
 from shardmeter.study.audit.factors import Factor
 from shardmeter.study.audit.reading import NONE, Claim
@@ -214,7 +215,7 @@ def _memory(
 def _parts(own: Way, found: Ways, by_id: Mapping[int, Claim], numbers: Mapping[str, float]) -> Iterable[Finding]:
     """A total holds all its parts: those that are claimed, and states that are counted exactly."""
     parts = {key: way for key in PARTS if (way := _first(found, key)) is not None}
-    total = sum(way.value for way in parts.values())
+    total = plain_sum(way.value for way in parts.values())
     if not parts or total <= own.value * (1.0 + own.rounding + 0.01):
         return
     says = (

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.study.audit.identities import Identity, ring_factor
 from shardmeter.study.audit.reading import GATHERS, Claim
 
@@ -125,7 +126,7 @@ def _value(rule: Identity, target: str, parts: Sequence[tuple[str, Way]], mask: 
     low, high = sorted((low**power, high**power))
     said = dict.fromkeys([line for _, part in parts for line in part.through] + [rule.says])
     return Way(
-        quantity=target, value=value**power, low=low, high=high, rounding=sum(part.rounding for _, part in parts), mask=mask,
+        quantity=target, value=value**power, low=low, high=high, rounding=plain_sum(part.rounding for _, part in parts), mask=mask,
         through=tuple(said), counted=rule.counts or any(part.counted for _, part in parts),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count, Fraction, Joules, Seconds, Watts
 from shardmeter.physics.energy import EXPECTED
 from shardmeter.specs import Accelerator
@@ -85,7 +86,7 @@ class PowerFit:
     @property
     def energy(self) -> Joules:
         """Of all accelerators over all samples."""
-        return sum(one.energy for one in self.draws)
+        return plain_sum(one.energy for one in self.draws)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON: watts, joules, seconds, fractions."""
@@ -93,7 +94,7 @@ class PowerFit:
             "accelerator": self.accelerator.name,
             "accelerators": len(self.draws),
             "energy": self.energy,
-            "seconds": sum(one.seconds for one in self.draws),
+            "seconds": plain_sum(one.seconds for one in self.draws),
             "computing_share": self.computing,
             "low": self.low,
             "high": self.high,

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shardmeter.core.errors import BadData, ShardMeterError, UnknownName, Violation
-from shardmeter.core.files import file_name, read_text
+from shardmeter.core.errors import BadData, ShardMeterError, Unavailable, UnknownName, Violation
+from shardmeter.core.files import REFUSED, file_name, put_file, read_text, write_whole
 from shardmeter.core.record import field_types
 from shardmeter.scenario.catalog import LARGEST_FILE, load_catalog
 from shardmeter.scenario.rows import read_rows
@@ -147,7 +147,7 @@ def _check(folder: Path, path: Path, text: str) -> None:
     """Raises BadData for a table that the catalog would not read beside the rest of the profile."""
     beside = (folder,) if folder.is_dir() and any(folder.iterdir()) else ()
     with tempfile.TemporaryDirectory() as trial:
-        (Path(trial) / path.name).write_text(text, encoding="utf-8")
+        write_whole(Path(trial) / path.name, text.encode(), synced=False)
         try:
             load_catalog((*beside, Path(trial)))
         except BadData as error:
@@ -161,14 +161,10 @@ def _placed(one: Violation, trial: str, folder: Path) -> Violation:
 
 
 def _write(path: Path, text: str) -> None:
-    """A whole file or none. Raises ShardMeterError where none can be."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A whole file or none. Raises ShardMeterError where none can be, Unavailable where the machine takes none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8", newline="")
-        beside.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        why = error.strerror or str(error)
-        raise ShardMeterError(f"{file_name(path)} cannot be written ({why})") from None
+        kind = Unavailable if error.errno in REFUSED else ShardMeterError
+        raise kind(f"{file_name(path)}: cannot be written ({error.strerror or 'no reason is given'})") from None
+    put_file(path, text)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Number
 from shardmeter.engine.course import is_interrupted
 from shardmeter.engine.fleet import Whole
@@ -60,8 +61,8 @@ def course(scenario: Scenario, whole: Whole, paces: Paces | None = None) -> dict
     found = {
         "wall_clock_s": float(duration),
         "gpu_hours": float(accelerators) / HOUR,
-        "tokens": sum(tokens for tokens, _ in seen),
-        "steps": float(np.ceil(sum(leg.steps for leg in parts))),  # the last one may be partial
+        "tokens": plain_sum(tokens for tokens, _ in seen),
+        "steps": float(np.ceil(plain_sum(leg.steps for leg in parts))),  # the last one may be partial
         **hours.answer([(leg.whole, leg.steps) for leg in parts]),
         "cost_usd": None if np.isnan(summed(paid)) else float(summed(paid)),
         "cost_terms": [

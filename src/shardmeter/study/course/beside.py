@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Ratio
 from shardmeter.engine.course import is_interrupted
 from shardmeter.engine.fleet import Whole
@@ -44,7 +45,7 @@ def beside(whole: Whole, family: str) -> Practice | None:
 
 def hourly(terms: Sequence[dict[str, Any]]) -> float:
     """Dollars that grow with the hours that a run lasts."""
-    return sum(float(one["usd"]) for one in terms if not one["term"].startswith(BY_STEPS))
+    return plain_sum(float(one["usd"]) for one in terms if not one["term"].startswith(BY_STEPS))
 
 
 def answer(seen: Practice, unit: str, most: float, spent: float, growing: float, *, told: bool) -> dict[str, Any]:

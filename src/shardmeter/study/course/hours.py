@@ -10,6 +10,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Fraction, Number, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.course import BUSY, Course, courses, is_apart, is_elastic, is_interrupted, step_times
@@ -48,7 +49,7 @@ def slowest(legs: Sequence[tuple[Whole, Count]]) -> list[Course]:
     """The courses, leg by leg, of the island that is done last with all of them: those of all where they run together. Models that are
     trained apart begin a leg when they are done with the one before, whatever the others do. Plain numbers."""
     each = [courses(whole, steps) for whole, steps in legs]
-    last = max(range(len(each[0])), key=lambda at: sum(float(own[at].seconds) for own in each))
+    last = max(range(len(each[0])), key=lambda at: plain_sum(float(own[at].seconds) for own in each))
     return [own[last] for own in each]
 
 

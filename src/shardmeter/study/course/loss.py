@@ -11,6 +11,7 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Nats, Number, Ratio
 from shardmeter.engine.add import folded
 from shardmeter.engine.fleet import Whole
@@ -187,7 +188,7 @@ def _at_the_start(model: Model, target: float) -> BadScenario:
 def answer(asked: Question, parts: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """`loss`, `loss_terms`, `law`, `critical_batch` of the answer for a run of (tokens, batch in tokens), part by part."""
     law, size = asked.law, asked.parameters
-    tokens = float(sum(one for one, _ in parts))
+    tokens = float(plain_sum(one for one, _ in parts))
     least = float(convergence.least_tokens(parts, lambda seen: critical(asked, seen)))
     alone, slowed = float(law_at(law, size, tokens)), float(law_at(law, size, least))
     terms = _law_terms(law, size, tokens)
@@ -377,7 +378,7 @@ def past_guessing(asked: Question, parts: Sequence[tuple[float, float]]) -> str:
     found = _reached(asked, parts)
     if found <= asked.untrained:
         return ""
-    tokens = float(sum(one for one, _ in parts))
+    tokens = float(plain_sum(one for one, _ in parts))
     says = f"{asked.law.name} answers {found:.4g} for {show(tokens, 'tokens')}, above the ln(vocabulary) = {asked.untrained:.4g} nats of guessing"
     return f"{says}: it was fitted on {_range(asked.law.tokens_least, asked.law.tokens_most) or 'longer runs'}"
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import GIB, Count, Number, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.fleet import Whole, evaluate_fleet
@@ -54,7 +55,7 @@ def _evaluated(scenario: Scenario, whole: Whole, phase: Phase) -> Whole:
 def durations_of(parts: tuple[Leg, ...]) -> tuple[Seconds, Seconds]:
     """(wall clock, that of every accelerator added up) of all legs: the island that is done last with all of them sets the wall clock.
     Numbers may be arrays."""
-    accelerators = sum((durations(leg.whole, leg.steps)[1] for leg in parts), 0.0)
+    accelerators = plain_sum((durations(leg.whole, leg.steps)[1] for leg in parts), 0.0)
     each = zip(*(held(leg.whole, leg.steps) for leg in parts), strict=True)
     return functools.reduce(np.maximum, [add.folded(own) for own in each]), accelerators
 
@@ -71,7 +72,7 @@ def charges_of(run: Run, parts: tuple[Leg, ...]) -> list[Charge]:
         for term, usd, basis in running(leg.whole, leg.steps):
             before, said = found.get(term, (0.0, {}))
             found[term] = before + usd, {**said, basis: None}
-    tokens = sum((leg.steps * step_tokens(leg.whole) for leg in parts), 0.0)
+    tokens = plain_sum((leg.steps * step_tokens(leg.whole) for leg in parts), 0.0)
     merged = [(term, usd, " + ".join(filter(None, said))) for term, (usd, said) in found.items()]
     return [*merged, *stored(run, tokens, durations_of(parts)[0])]
 
@@ -85,7 +86,7 @@ def energy_of(parts: tuple[Leg, ...]) -> dict[str, Any]:
     ranges = [one["energy_range_kwh"] for one in each]
     return first | {
         "energy_kwh": _sum([one["energy_kwh"] for one in each]),
-        "energy_range_kwh": None if None in ranges else [sum(ends) for ends in zip(*ranges, strict=True)],
+        "energy_range_kwh": None if None in ranges else [plain_sum(ends) for ends in zip(*ranges, strict=True)],
         "energy": [
             {**term, "kwh": _sum([one["energy"][at]["kwh"] for one in each])} for at, term in enumerate(first["energy"])
         ],
@@ -96,7 +97,7 @@ def energy_of(parts: tuple[Leg, ...]) -> dict[str, Any]:
 def _sum(values: list[float | None]) -> float | None:
     """Together; None where one is not known."""
     known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return plain_sum(known) if len(known) == len(values) else None
 
 
 def answer(parts: tuple[Leg, ...]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.study.diff.figures import ALONE, SAME, Answer, of
 
 INTERRUPTIONS = "interruptions"
@@ -58,7 +59,7 @@ def _productive(answer: Answer) -> float:
     rows = of(answer, "run.hours")
     if rows is None:
         return float(of(answer, "run.wall_clock_s"))
-    return float(sum(row["seconds"] for row in rows if row["term"] == ALONE))
+    return float(plain_sum(row["seconds"] for row in rows if row["term"] == ALONE))
 
 
 def _step_tokens(answer: Answer) -> float | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, islands, trust
 from shardmeter.study.causes import causes
@@ -229,7 +230,7 @@ def _count(scenario: Scenario, ratio: float) -> str | None:
     """Which count of a scenario a ratio is, within 10 %; None for none."""
     plan, fleet = scenario.plan, scenario.fleet
     passes = float(scenario.run.global_batch) / float(plan.dp * plan.micro_batch)
-    nodes = sum(float(island.nodes) for island in fleet.islands)
+    nodes = plain_sum(float(island.nodes) for island in fleet.islands)
     counts = {
         "GPUs": float(fleet.gpus), "nodes": nodes, "GPUs of a node": float(fleet.gpus) / nodes, "passes of a step": passes,
         "data-parallel ranks": float(plan.dp), "tp": float(plan.tp), "pp": float(plan.pp),

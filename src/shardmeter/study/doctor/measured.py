@@ -12,6 +12,7 @@ import numpy as np
 from shardmeter.core.errors import BadQuantity, BadScenario, Violation, nearest, shown
 from shardmeter.core.quantity import quantity
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Count, Number
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
@@ -66,7 +67,7 @@ def _rate(amount: str, per: str = "") -> Callable[[World, Length | None], Number
         if per == "gpus":
             share = world.estimate.gpus
         elif per == "nodes":
-            share = sum(float(island.nodes) for island in world.scenario.fleet.islands)
+            share = plain_sum(float(island.nodes) for island in world.scenario.fleet.islands)
         elif per == "islands":
             share = float(len(world.scenario.fleet.islands))
         whole: Number = getattr(world.estimate, amount)

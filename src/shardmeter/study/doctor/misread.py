@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.specs import Scenario
 from shardmeter.study.doctor import usual
 from shardmeter.study.doctor.cause import Misread
@@ -36,7 +37,7 @@ OF_GPUS = ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "samples_per_
 
 def _factors(scenario: Scenario, base: World, measured: Measured) -> Iterator[Told]:
     fleet, plan, name = scenario.fleet, scenario.plan, measured.quantity.name
-    gpus, nodes = float(fleet.gpus), sum(float(island.nodes) for island in fleet.islands)
+    gpus, nodes = float(fleet.gpus), plain_sum(float(island.nodes) for island in fleet.islands)
     passes = float(scenario.run.global_batch) / float(plan.dp * plan.micro_batch)
     if measured.quantity.kind == MEMORY:
         yield "gb-for-gib", "GB read as GiB", "decimal gigabytes (or the other way round)", 2.0**30 / 1e9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine.evaluate import evaluate, priced
 from shardmeter.engine.fleet import Whole, alone, joined, stretched
@@ -51,7 +52,7 @@ class World:
 
     def share(self, label: str) -> float:
         """What a term is of the step; 0 where there is none."""
-        return sum(float(term.seconds / self.step) for term in self.estimate.terms if term.label == label)
+        return plain_sum(float(term.seconds / self.step) for term in self.estimate.terms if term.label == label)
 
     def rated(self, peak: Number) -> World:
         """The same with utilisation counted over another peak: that of the device as it is sold, however slow it runs."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Seconds
 from shardmeter.scenario import load
 from shardmeter.scenario.parts import Rows
@@ -145,7 +146,7 @@ class Front:
             "yours": None if self.yours is None else self.yours.to_dict() | self._against(self.yours),
             "dominated": [[float(x), float(y)] for x, y in self._dominated()],
             "space": {
-                "fleets": self.found.teams, "offers": len(self.fleets.offers), "ways": sum(way.size for way in self.found.ways),
+                "fleets": self.found.teams, "offers": len(self.fleets.offers), "ways": plain_sum(way.size for way in self.found.ways),
                 "evaluated": joined.evaluated, "feasible": joined.feasible, "seconds": self.found.seconds,
                 "optimal": self.found.whole and math.isinf(joined.bound),
                 "rejected": dict(sorted(joined.rejected.items(), key=lambda one: (-one[1], one[0]))),

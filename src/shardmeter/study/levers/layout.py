@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Number
 from shardmeter.schedules import traits
 from shardmeter.specs import Plan, Run, Scenario
@@ -186,8 +187,8 @@ def _laid(scenario: Scenario, plans: list[Plan]) -> Scenario:
     """The scenario with these plans of its islands, the batch with them where it follows the plan."""
     run, several = scenario.run, len(scenario.fleet.islands) > 1
     if batch_unsaid(scenario):
-        before = sum(one.dp * one.micro_batch for one in scenario.plans or (scenario.plan,))
-        after = sum(one.dp * one.micro_batch for one in plans)
+        before = plain_sum(one.dp * one.micro_batch for one in scenario.plans or (scenario.plan,))
+        after = plain_sum(one.dp * one.micro_batch for one in plans)
         run = changed(run, global_batch=run.global_batch * after / before)
     return changed(scenario, plan=plans[0], plans=tuple(plans) if several else (), run=run)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.files import write_whole
 from shardmeter.study.measure.record import Task, Timing
 from shardmeter.study.measure.run import timing
 from shardmeter.study.measure.tasks import COLLECTIVES, MESSAGES
@@ -90,7 +91,7 @@ def _rank(folder: str, kind: str, ranks: int, budget: float, rank: int) -> None:
             found.append((name, size, taken))
     dist.barrier()
     if rank == 0:
-        (Path(folder) / "timings.json").write_text(json.dumps(found), encoding="utf-8")
+        write_whole(Path(folder) / "timings.json", json.dumps(found).encode(), synced=False)
     dist.destroy_process_group()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Fraction, Number, Seconds, Usd
 from shardmeter.engine.fleet import Whole
 from shardmeter.physics import money
@@ -101,11 +102,11 @@ def figures(
     shares = busy or (0.0,) * len(islands)
     rents = [cost(island, own, share) for island, own, share in zip(islands, owns, shares, strict=True)]
     known_rents = [one for one in rents if one is not None]
-    paid = sum(known_rents) + egress * whole / tokens if len(known_rents) == len(rents) else None
+    paid = plain_sum(known_rents) + egress * whole / tokens if len(known_rents) == len(rents) else None
     drawn = [joules(island, own, share) for island, own, share in zip(islands, owns, shares, strict=True)]
     known: dict[str, Any] = {
         "time": lasts, "throughput": -1.0 * rate, "cost": paid,
-        "energy": None if any(one is None for one in drawn) else sum(one for one in drawn if one is not None),
+        "energy": None if any(one is None for one in drawn) else plain_sum(one for one in drawn if one is not None),
     }  # fmt: skip
     return Figures(
         columns=tuple(np.asarray(known[one], dtype=float) for one in goal.objectives), lasts=lasts, paid=paid

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Fraction, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.constraints import held
@@ -324,7 +325,7 @@ def complexity(plan: Plan) -> Any:
         plan.pp > 1, plan.schedule not in ("1f1b", "interleaved"), plan.virtual_stages > 1, not plan.sequence_parallel,
         plan.cp_kind != "ring",
     )  # fmt: skip
-    level: Any = sum(words)
+    level: Any = plain_sum(words)
     for name in NUMBERS[:5]:
         level = level + np.greater(getattr(plan, name), 1.0).astype(int)
     return level

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.rules import Case
 from shardmeter.engine.rules_of_probes import members_says, members_slack
 from shardmeter.engine.split import in_sequences
@@ -23,7 +24,7 @@ from shardmeter.scenario.used import among
 from shardmeter.specs import Choices, Inner, Replica, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
-from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, batches_of, kinds_of
+from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, StoppedError, batches_of, kinds_of
 from shardmeter.study.planning.lengths import least
 from shardmeter.study.planning.objective import Goal, goal_of
 from shardmeter.study.planning.search import Done, Progress, Stop
@@ -278,10 +279,11 @@ def _insides(
     found: list[Inside] = []
     for kind in kinds:
         compared = [min(one, batch) for one in batches_of(searches.scenario, kind, batch * blocks, counts)]
-        inside = searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch, finer)
-        found.append(changed(inside, methods=tuple(dict.fromkeys(way.sync.method for way in ways))))
-        if not searches.whole:
+        try:
+            inside = searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch, finer)
+        except StoppedError:
             break
+        found.append(changed(inside, methods=tuple(dict.fromkeys(way.sync.method for way in ways))))
     return found
 
 
@@ -329,7 +331,7 @@ def goal_over_all(scenario: Scenario, choices: Choices, objectives: tuple[str, .
 
 def _check_ways(ways: Sequence[Way]) -> None:
     """Refuse more points of synchronisation than can be searched."""
-    points = sum(way.size for way in ways)
+    points = plain_sum(way.size for way in ways)
     if points > MOST_WAYS:
         raise ShardMeterError(
             f"{points:,} ways to keep islands together; at most {MOST_WAYS:,} are searched: narrow plan.sync "
@@ -402,11 +404,11 @@ class _Teams:
             raise next(one.illegal for one in self.insides if one.illegal is not None)
         if counts == [len(able)]:
             return self._try(
-                self.team(tuple(able)), joined, max(1, math.ceil(self.most / sum(way.size for way in self.ways)))
+                self.team(tuple(able)), joined, max(1, math.ceil(self.most / plain_sum(way.size for way in self.ways)))
             )
         if subsets.number(groups) <= subsets.MOST:
             teams = [self.team(places) for places in subsets.every(groups, counts)]
-            each = max(1, math.ceil(self.most / max(1, len(teams) * sum(way.size for way in self.ways))))
+            each = max(1, math.ceil(self.most / max(1, len(teams) * plain_sum(way.size for way in self.ways))))
             bounds = sorted(
                 ((self._least(team), number, team) for number, team in enumerate(teams)), key=lambda one: one[:2]
             )
@@ -490,7 +492,7 @@ class _Teams:
         self.tried += 1
         ways = self._ways(team)
         if (len(ways) < len(self.ways) and len(team.places) > 1) or not ways:
-            joined.rejected[CELLS] += sum(way.size for way in self.ways) - sum(way.size for way in ways)
+            joined.rejected[CELLS] += plain_sum(way.size for way in self.ways) - plain_sum(way.size for way in ways)
         for way in ways:
             if self.stop is not None and self.stop():
                 return False

@@ -11,6 +11,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import GIB
 from shardmeter.engine.fleet import Part
 from shardmeter.engine.sharing import IndivisibleBatch
@@ -100,13 +101,7 @@ class FleetRanked:
             "behind": self.behind,
             "tie": self.tie,
             "complexity": self.level,
-            "intervals": {
-                name: value
-                for name, value in trust.spread(
-                    self.scenario, p.step_time, float(e.tokens), peak, float(e.memory_exact)
-                ).items()
-                if name in ("level", "step_time_s")
-            },
+            "intervals": {name: value for name, value in p.intervals().items() if name in ("level", "step_time_s")},
         }
 
 
@@ -243,7 +238,7 @@ class FleetPlans:
             "deadline_s": goal.deadline,
             "budget_usd": goal.budget,
             "space": {
-                "evaluated": joined.evaluated + sum(one.evaluated for one in self.found.insides),
+                "evaluated": joined.evaluated + plain_sum(one.evaluated for one in self.found.insides),
                 "feasible": joined.feasible,
                 **({} if self.placed is None else {"placement": self.placement()}),
                 "rejected": dict(sorted(joined.rejected.items(), key=lambda one: (-one[1], one[0]))),
@@ -251,7 +246,7 @@ class FleetPlans:
                 "optimal": self.optimal,
                 **({} if self.optimal or not self.ranked else {"gap": self.gap if self.found.whole else None}),
                 "joint": joined.evaluated,
-                "ways": sum(way.size for way in self.found.ways),
+                "ways": plain_sum(way.size for way in self.found.ways),
                 "teams": self.found.teams,
                 "kinds": [self._kind(one) for one in self.found.insides],
             },

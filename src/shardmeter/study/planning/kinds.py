@@ -14,6 +14,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Bytes, Count
 from shardmeter.engine.cells import taken
 from shardmeter.engine.evaluate import evaluate
@@ -129,7 +130,7 @@ def batches_of(scenario: Scenario, kind: Kind, batch: float, counts: Sequence[in
     """Sequences at which the plans of a kind are compared: the part of one of its islands by peak FLOP/s or, where islands may be
     left out, the whole batch, half of it and so on down to that part (so that more islands to choose from only add some)."""
     islands = scenario.fleet.islands
-    share = peak(kind.island) / sum(peak(one) for one in islands)
+    share = peak(kind.island) / plain_sum(peak(one) for one in islands)
     if min(counts) == len(islands):
         return (batch * share,)
     return tuple(max(batch / 2.0**halved, 1.0) for halved in range(math.ceil(-math.log2(share) - 1e-9) + 1))
@@ -154,6 +155,10 @@ def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: 
     return Question(space=space_of(alone, (part, largest)), goal=SPEED, most=MOST, beside=beside)
 
 
+class StoppedError(Exception):
+    """A search inside a kind was stopped: nothing is known of the kind."""
+
+
 class Searches:
     """The searches inside all kinds, with one count of how far they are."""
 
@@ -176,7 +181,7 @@ class Searches:
         A search is left out where the best plans with less state beside them all fit with more. Where most of the best take more
         than the part at a time, so that a batch may not be made up of them, the best of the finer ones are added, and likewise of those
         that take `finer` shares of it, without which unlike islands could not share the batch by speed. Raises BadScenario for pins that do not
-        divide the accelerators."""
+        divide the accelerators, StoppedError."""
         plans: dict[Plan, None] = {}
         tallies: list[tuple[Question, Tally]] = []
         for part in batches:
@@ -203,8 +208,8 @@ class Searches:
         return Inside(
             kind=kind,
             batches=tuple(batches),
-            evaluated=sum(tally.evaluated for _, tally in tallies),
-            feasible=sum(tally.feasible for _, tally in tallies),
+            evaluated=plain_sum(tally.evaluated for _, tally in tallies),
+            feasible=plain_sum(tally.feasible for _, tally in tallies),
             tables=tuple(table_of(self.scenario, kind, one, most) for one in plans),
             fits=fits,
             illegal=illegal,
@@ -231,6 +236,8 @@ class Searches:
         tally, whole = search(asked, processes=self.processes, progress=report, stop=self.stop)
         self.done += asked.space.size
         self.whole = self.whole and whole
+        if not whole:
+            raise StoppedError
         return tally
 
     def _fits(self, kind: Kind, plan: Plan, part: float, beside: Bytes) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.scenario.sync import method_named
 from shardmeter.schedules import holds_all
@@ -155,7 +156,7 @@ def families(scenario: Scenario, plans: Sequence[Plan], batch: float) -> Iterato
         sums = {0}
         for one in steps:
             sums |= {one + other for other in sums}
-        most = min(float(scenario.model.layers), sum(steps))
+        most = min(float(scenario.model.layers), plain_sum(steps))
         for pp in sorted(one for one in sums if min(steps) < one <= most):
             yield Lines(scenario=scenario, plan=plan, pp=pp, batch=batch, steps=steps)
 

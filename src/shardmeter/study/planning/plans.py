@@ -58,6 +58,7 @@ class Ranked:
         found = spent_of(scenario, p.whole)
         lasts, paid, drawn = float(found.lasts), found.paid, found.drawn
         whole, tokens = has_length(run), tokens_of(scenario, p.whole)
+        said = (course(scenario, p.whole) if whole else None) or {}
         peak, limit = float(e.memory_peak), float(e.memory_limit)
         spread = trust.spread(scenario, p.step_time, float(e.tokens), peak, float(e.memory_exact))
         return {
@@ -79,7 +80,7 @@ class Ranked:
             "wall_clock_s": lasts if whole else None,
             "gpu_hours": lasts * float(island.gpus) / HOUR if whole else None,
             "cost_usd": float(paid) if whole and paid is not None else None,
-            "energy_kwh": float(drawn) / KWH if whole and drawn is not None else None,
+            "energy_kwh": said.get("energy_kwh"),
             "cost_usd_per_token": None if paid is None else float(paid) / tokens,
             "energy_j_per_token": None if drawn is None else float(drawn) / tokens,
             **limits_of(p),

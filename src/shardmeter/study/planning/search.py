@@ -13,7 +13,8 @@ from multiprocessing import get_context
 from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
+from shardmeter.core.interrupts import end_with_parent, ignore_interrupts, uninterrupted
+from shardmeter.core.sums import plain_sum
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.block import CHUNK, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
@@ -36,6 +37,8 @@ class Done:
 Progress: TypeAlias = Callable[[Done], None]
 Stop: TypeAlias = Callable[[], bool]
 """Is asked now and then whether to end with what was found so far."""
+LOOK = 0.1
+"""Seconds between two such questions while other processes work."""
 
 MOST = 2_000_000_000
 """Plans beyond which a space is refused: some ten minutes."""
@@ -59,20 +62,24 @@ def search(
     process was ended from outside."""
     check_size(question)
     batches = _batches(question)
-    work = sum(_work(question, batch) for batch in batches)
+    work = plain_sum(_work(question, batch) for batch in batches)
     if processes is None:
         processes = min(2, os.cpu_count() or 1) if work > LARGE else 1
-    tally, done, pace = question.tally(), 0.0, _Pace()
-    with closing(_run(question, batches, processes, tally)) as parts:
+    tally, done, pace, stop = question.tally(), 0.0, _Pace(), stop or _never
+    with closing(_run(question, batches, processes, tally, stop)) as parts:
         for batch, part in parts:
             tally.merge(part)
             done += _work(question, batch)
             if progress is not None:
                 rows = int(question.space.size * min(done / work, 1.0))
                 progress(Done(rows=rows, total=question.space.size, rate=pace.of(rows)))
-            if stop is not None and stop() and done < work:
-                return tally, False
-    return tally, True
+            if stop():
+                break
+    return tally, done >= work or not stop()
+
+
+def _never() -> bool:
+    return False
 
 
 class _Pace:
@@ -117,7 +124,7 @@ def _batches(question: Question) -> list[list[Task]]:
         for piece in boxes.cut(boxes.whole(variant.shape), CHUNK)
     ]
     tasks.sort(key=lambda task: _overhead(question, task))  # what is cheap sets the bar for what is dear
-    total = sum(_work(question, [task]) for task in tasks)
+    total = plain_sum(_work(question, [task]) for task in tasks)
     most = min(max(total / 100.0, 5.0 * OVERHEAD), 4.0 * CHUNK)
     made: list[list[Task]] = []
     load = most
@@ -132,7 +139,7 @@ def _batches(question: Question) -> list[list[Task]]:
 
 def _work(question: Question, batch: Sequence[Task]) -> float:
     """What a batch takes, in points."""
-    return sum(_overhead(question, task) + boxes.size(task[1]) for task in batch)
+    return plain_sum(_overhead(question, task) + boxes.size(task[1]) for task in batch)
 
 
 def _overhead(question: Question, task: Task) -> float:
@@ -140,22 +147,24 @@ def _overhead(question: Question, task: Task) -> float:
     return OVERHEAD * (1.0 + plan.pp * plan.virtual_stages / 16.0 if plan.schedule in REPLAYED else 1.0)
 
 
-def _part(question: Question, batch: Sequence[Task], known: Tally) -> Tally:
-    """One batch, knowing what others have found."""
+def _part(question: Question, batch: list[Task], known: Tally, stop: Stop) -> tuple[list[Task], Tally]:
+    """What was searched of one batch, knowing what others have found: all of it, unless `stop` says so."""
     tally = question.tally()
     tally.pool.bar, tally.front = known.pool.bound(), known.front.copy()
-    for place, picked in batch:
+    for at, (place, picked) in enumerate(batch):
+        if at and stop():
+            return batch[:at], tally
         search_box(question, question.space.variants[place], picked, tally)
-    return tally
+    return batch, tally
 
 
 def _run(
-    question: Question, batches: Sequence[list[Task]], processes: int, known: Tally
+    question: Question, batches: Sequence[list[Task]], processes: int, known: Tally, stop: Stop
 ) -> Generator[tuple[list[Task], Tally], None, None]:
-    """Batches as they are done; `known` grows meanwhile."""
+    """Batches as they are done; `known` grows meanwhile. None more once `stop` says so."""
     if processes <= 1:
         for batch in batches:
-            yield batch, _part(question, batch, known)
+            yield _part(question, batch, known, stop)
         return
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(question,))
     try:
@@ -165,9 +174,11 @@ def _run(
             with uninterrupted() if place < processes else nullcontext():  # later ones start no process
                 running[pool.submit(_share, batch, hint)] = batch
             if len(running) >= 2 * processes:
-                yield from _finished(running)
-        while running:
-            yield from _finished(running)
+                yield from _finished(running, stop)
+            if stop():
+                return
+        while running and not stop():
+            yield from _finished(running, stop)
     except BrokenProcessPool:
         raise ShardMeterError(
             "a process of the search was ended from outside (short of memory?); --processes 1 takes one"
@@ -184,9 +195,11 @@ def _end(pool: ProcessPoolExecutor) -> None:
     pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _finished(running: dict[Future[Tally], list[Task]]) -> Iterator[tuple[list[Task], Tally]]:
-    """Those that are done, once one is."""
-    done, _ = wait(running, return_when=FIRST_COMPLETED)
+def _finished(running: dict[Future[Tally], list[Task]], stop: Stop) -> Iterator[tuple[list[Task], Tally]]:
+    """Those that are done, once one is or `stop` says so."""
+    done, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
+    while not done and not stop():
+        done, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
     for future in done:
         yield running.pop(future), future.result()
 
@@ -195,13 +208,14 @@ _QUESTION: list[Question] = []
 
 
 def _begin(question: Question) -> None:
-    """A worker keeps the question; an interrupt is the parent's business."""
+    """A worker keeps the question; an interrupt is the parent's business, and without a parent there is nothing to do."""
     ignore_interrupts()
+    end_with_parent()
     _QUESTION[:] = [question]
 
 
 def _share(batch: list[Task], known: Tally) -> Tally:
-    return _part(_QUESTION[0], batch, known)
+    return _part(_QUESTION[0], batch, known, _never)[1]
 
 
 def _hint(question: Question, known: Tally) -> Tally:

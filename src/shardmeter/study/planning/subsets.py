@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.specs import Island, Run, Scenario
 from shardmeter.specs.wan import PAIRS, SITES, Wan
 
@@ -64,8 +65,8 @@ def _swap(wan: Wan | None, one: int, other: int) -> bool:
 def every(groups: Sequence[Sequence[int]], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """All teams of so many islands, the first islands of every class, the largest teams first."""
     wanted = set(counts)
-    for sizes in sorted(itertools.product(*(range(len(one) + 1) for one in groups)), key=lambda one: -sum(one)):
-        if sum(sizes) in wanted:
+    for sizes in sorted(itertools.product(*(range(len(one) + 1) for one in groups)), key=lambda one: -plain_sum(one)):
+        if plain_sum(sizes) in wanted:
             yield team_of(groups, sizes)
 
 
@@ -82,14 +83,14 @@ def number(groups: Sequence[Sequence[int]]) -> int:
 def ends(groups: Sequence[Sequence[int]], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """The largest team, from whose classes islands are left out evenly, and the smallest ones of one class as far as it goes."""
     sizes = [len(members) for members in groups]
-    while sum(sizes) > max(counts):
+    while plain_sum(sizes) > max(counts):
         sizes[sizes.index(max(sizes))] -= 1
     yield team_of(groups, sizes)
     for place, members in enumerate(groups):
         fewest = min(len(members), *counts)
         least = [fewest * (place == at) for at in range(len(groups))]
         for at, others in enumerate(groups):
-            least[at] += min(len(others) - least[at], min(counts) - sum(least))
+            least[at] += min(len(others) - least[at], min(counts) - plain_sum(least))
         yield team_of(groups, least)
 
 
@@ -102,5 +103,5 @@ def neighbours(
     for place, members in enumerate(groups):
         for step in (-1, 1):
             changed = [size + step * (place == at) for at, size in enumerate(sizes)]
-            if 0 <= changed[place] <= len(members) and sum(changed) in set(counts):
+            if 0 <= changed[place] <= len(members) and plain_sum(changed) in set(counts):
                 yield team_of(groups, changed)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario.choices import ANY
 from shardmeter.scenario.open_fleet import SYNC_WORDS
 from shardmeter.scenario.sync import fitting, method_named
@@ -61,7 +62,7 @@ class Way:
         """Bytes that a rank keeps for every parameter it updates: the least and the most of the mesh."""
         asked = round_of(told, self.sync)
         kept = [np.asarray(one.size, dtype=float) for one in asked.residents]
-        total = sum(kept, start=np.zeros(())) / told.parameters
+        total = plain_sum(kept, start=np.zeros(())) / told.parameters
         return tuple(dict.fromkeys((float(np.min(total)), float(np.max(total)))))
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
@@ -105,7 +106,7 @@ class Team:
     def level(self, chosen: Chosen) -> int:
         """Axes in use, words that are not the usual ones, and plans that differ."""
         tables = [inside.tables[place] for inside, place in zip(self.insides, chosen, strict=True)]
-        return sum(table.level for table in tables) + len({table.plan for table in tables}) - 1
+        return plain_sum(table.level for table in tables) + len({table.plan for table in tables}) - 1
 
     def parts(self, chosen: Chosen, split: str) -> tuple[Part, ...] | None:
         """The islands with their parts of the batch, as `predict` shares it; None where no whole micro-batches make it up."""
@@ -172,7 +173,7 @@ class Team:
             inside.tables[chosen[at]].rate() if at < len(chosen) else max(table.rate() for table in inside.tables)
             for at, inside in enumerate(self.insides)
         ]
-        return sum(count * rate for count, rate in zip(self.counts, rates, strict=True)) / self.blocks
+        return plain_sum(count * rate for count, rate in zip(self.counts, rates, strict=True)) / self.blocks
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.ranges import Over, axes
@@ -266,7 +267,7 @@ def _told(curve: Curve, knee: Knee, told: Sequence[At]) -> dict[str, Any]:
     reading, further = curve.at(knee.place), curve.at(knee.next_place)
     here, beyond, first = _at(curve, reading), _at(curve, further), told[0]
     parts = lost(first, here)
-    whole = sum(value for value in parts.values() if value > 0.0)
+    whole = plain_sum(value for value in parts.values() if value > 0.0)
     most = sorted(((name, value / whole) for name, value in parts.items() if value > 0.0), key=lambda one: -one[1])
     bought = (beyond.rate - here.rate) / (beyond.x - here.x)
     return _point(curve, reading, first) | {

@@ -8,6 +8,7 @@ from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario import ranges
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.parts import Rows
@@ -160,7 +161,7 @@ def _figures(one: Prediction | None, shares: Mapping[str, float]) -> dict[str, A
             "usd_per_1e9_tokens": _scaled(bounds.get("cost_usd"), BILLION / tokens)}  # fmt: skip
     return {
         "gpus": gpus,
-        "global_batch": float(sum(part.run.global_batch for part in one.whole.parts))
+        "global_batch": float(plain_sum(part.run.global_batch for part in one.whole.parts))
         if scenario.plans
         else float(scenario.run.global_batch),
         "fits": one.fits,

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 
 HALF = 0.5
 """Of the average: what a unit beyond the knee buys less than."""
@@ -107,7 +108,7 @@ def _ahead(rate: Rate, x: Callable[[float], float], following: Next, place: floa
 def _jump(rate: Rate, following: Next, low: float, high: float) -> float:
     """The legal size between two from which on most of what the rate rises between them is there."""
     ends = rate(low), rate(high)
-    half = sum(one or 0.0 for one in ends) / 2.0
+    half = plain_sum(one or 0.0 for one in ends) / 2.0
     while (middle := _between(rate, following, low, high)) is not None:
         if (rate(middle) or 0.0) >= half:
             high = middle

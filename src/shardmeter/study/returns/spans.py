@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 
 BETTER, LINEAR, DIMINISHING, STEEP, FLAT, NEGATIVE = (
     "better than linear",
@@ -51,7 +52,7 @@ def lost(a: At, b: At) -> dict[str, float]:
 
 def ruling(found: Mapping[str, float]) -> tuple[str | None, float | None]:
     """The regime that loses most, and its share of all that is lost; None where nothing is."""
-    whole = sum(value for value in found.values() if value > 0.0)
+    whole = plain_sum(value for value in found.values() if value > 0.0)
     if whole <= 0.0:
         return None, None
     name = max(found, key=lambda one: found[one])

@@ -10,6 +10,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, cut, nearest, shown
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario.grammar import spelled_out
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Island, Scenario
@@ -112,13 +113,13 @@ def _size(name: str, some: Sequence[_Entry], every: Sequence[_Entry], *, counts:
     sizes = [one.count if counts else int(one.island.nodes) for one in some]
     units = functools.reduce(math.gcd, sizes)
     if counts:
-        total, moved, one = float(sum(e.count for e in every)), float(sum(sizes)), ISLAND
+        total, moved, one = float(plain_sum(e.count for e in every)), float(plain_sum(sizes)), ISLAND
         tied = tuple(
             Tied(field=f"{e.path}.count", own=float(size), whole=True) for e, size in zip(some, sizes, strict=True)
         )
     else:
-        total = float(sum(e.count * e.island.gpus for e in every))
-        moved, one = float(sum(e.count * e.island.gpus for e in some)), GPU
+        total = float(plain_sum(e.count * e.island.gpus for e in every))
+        moved, one = float(plain_sum(e.count * e.island.gpus for e in some)), GPU
         tied = tuple(map(_nodes, some))
     each = moved / units
     of = "" if len(some) == len(every) else f" ({' and '.join(e.name for e in some)})"
@@ -132,7 +133,7 @@ def _next(some: Sequence[_Entry], each: float, units: int, sizes: Sequence[int],
     """What the next unit is, in words."""
     if counts:
         return "1 island" if each == 1.0 else f"{each:g} islands (the mix of {len(some)} kinds)"
-    nodes = sum(size // units * e.count for e, size in zip(some, sizes, strict=True))
+    nodes = plain_sum(size // units * e.count for e, size in zip(some, sizes, strict=True))
     return f"{each:,.0f} GPU{'s' if each > 1 else ''} ({nodes:,} node{'s' if nodes > 1 else ''})"
 
 

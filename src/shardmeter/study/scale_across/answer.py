@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.resolve import resolve
@@ -138,7 +139,7 @@ def _answer(
         "cases": cases,
         "published": published(cases),
         "space": {
-            "evaluated": sum(case["space"]["evaluated"] for case in cases), "feasible": sum(case["space"]["feasible"] for case in cases),
+            "evaluated": plain_sum(case["space"]["evaluated"] for case in cases), "feasible": plain_sum(case["space"]["feasible"] for case in cases),
             "seconds": seconds, "optimal": all(case["space"]["optimal"] for case in cases if case["feasible"]),
         },
         "says": [],

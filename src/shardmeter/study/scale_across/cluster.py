@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Ratio
 from shardmeter.engine.wans import Networks
 from shardmeter.scenario.parts import Rows
@@ -387,7 +388,7 @@ def _or_none(step: float) -> float | None:
 
 def _binds(ledger: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
     """The largest term that is no work, and its share of the step."""
-    step = sum(seconds for _, _, seconds in ledger)
+    step = plain_sum(seconds for _, _, seconds in ledger)
     label, cause, seconds = max(
         (one for one in ledger if one[1] not in BUSY), key=lambda one: one[2], default=("", "", 0.0)
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.specs import Island, Plan, Scenario
 from shardmeter.specs.plan import AXES
 
@@ -88,7 +89,7 @@ def _order_matters(islands: Sequence[Island], plan: Plan) -> bool:
 
 def steps_of(islands: Sequence[Island], pp: int) -> tuple[int, ...]:
     """Stages of every building where one pipeline joins all of them, as many as it has accelerators; none where they do not come out."""
-    whole = sum(float(one.gpus) for one in islands)
+    whole = plain_sum(float(one.gpus) for one in islands)
     found = [float(one.gpus) * pp / whole for one in islands]
     return tuple(int(one) for one in found) if all(one >= 1.0 and one == int(one) for one in found) else ()
 
@@ -115,7 +116,7 @@ def placed(scenario: Scenario, placement: Placement) -> Scenario:
     else:
         cells = groups
         each = list(scenario.plans)
-        whole |= {"dp_shard": sum(float(one.dp_shard) for one in each)}
+        whole |= {"dp_shard": plain_sum(float(one.dp_shard) for one in each)}
     whole |= {"placement": ((placement.axis, cells),)}
     order = {name: whole[name] for name in ("rank_order", "placement")}
     return changed(scenario, plan=changed(plan, **whole), plans=tuple(changed(one, **order) for one in each))

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation, nearest, shown
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.fleet import Whole, alone, joined, stretched
 from shardmeter.engine.many import Case, evaluate_fleets
 from shardmeter.scenario.together import reason
@@ -134,7 +135,7 @@ def _traffic(whole: Whole) -> float | None:
     """USD a second for what is sent between islands."""
     if whole.folded is None:
         return 0.0
-    paid = float(sum(whole.paid) / whole.folded.seconds)
+    paid = float(plain_sum(whole.paid) / whole.folded.seconds)
     return paid if np.isfinite(paid) else None
 
 

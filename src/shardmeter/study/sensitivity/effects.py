@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.specs import Scenario
 from shardmeter.study.levers import Lever
 from shardmeter.study.sensitivity.answers import HOUR, Answers, Reading
@@ -68,7 +69,7 @@ class Sensed:
     def elasticity(self) -> float | None:
         """That of both sides together; of one where the other is out of reach; None at a kink."""
         sides = [one for one in (self.up, self.down) if one is not None]
-        return None if self.kink or not sides else sum(sides) / len(sides)
+        return None if self.kink or not sides else plain_sum(sides) / len(sides)
 
     @property
     def size(self) -> float:
@@ -215,5 +216,5 @@ def _rent(before: Scenario, lever: Lever, after: Scenario) -> float | None:
         owed = [None if one.price is None else float(one.price) * float(one.gpus) for one in scenario.fleet.islands]
         if None in owed and lever.kind == "plan" and after.fleet is not before.fleet:
             return None
-        rents.append(sum(one for one in owed if one is not None))
+        rents.append(plain_sum(one for one in owed if one is not None))
     return (rents[1] - rents[0]) * HOUR

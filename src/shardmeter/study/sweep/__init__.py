@@ -12,6 +12,7 @@ import numpy as np
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.files import file_name
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.study.sweep.engines import LOCAL, check, evaluated
 from shardmeter.study.sweep.figures import FIGURES, Column
 from shardmeter.study.sweep.files import FORMATS, json_head, json_rows
@@ -163,7 +164,7 @@ def write(
         there = {number: part.counts for number, part in store.parts().items()} or there
         missing = store.missing()
         complete = store.join()
-    fits, fits_not, illegal = (sum(counts[i] for counts in there.values()) for i in range(3))
+    fits, fits_not, illegal = (plain_sum(counts[i] for counts in there.values()) for i in range(3))
     return Written(
         out=out, complete=complete, chunks=len(there), resumed=resumed, counts=(fits, fits_not, illegal), reasons=reasons,
         missing=() if complete else missing, warnings=tuple(store.warnings),
@@ -187,6 +188,6 @@ def _reported(chunks: Iterable[Done], space: Space, before: int, report: Report 
     start, rows = time.monotonic(), before
     for one in chunks:
         yield one
-        rows += sum(one.counts)
+        rows += plain_sum(one.counts)
         if report is not None:
             report(Progress(rows=rows, total=space.points, resumed=before, seconds=time.monotonic() - start))

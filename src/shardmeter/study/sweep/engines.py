@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.process import BaseProcess
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, shown
-from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
+from shardmeter.core.interrupts import end_with_parent, ignore_interrupts, uninterrupted
 from shardmeter.study.sweep.points import Evaluator
 from shardmeter.study.sweep.space import Space
 from shardmeter.study.sweep.work import AHEAD, Done, done, job, streamed, work
@@ -75,14 +72,7 @@ def _start(pickled: bytes) -> None:
     """Begin a worker process: Ctrl-C is the parent's business, and without a parent there is nothing to do."""
     ignore_interrupts()
     _JOB[:] = [pickled]
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: BaseProcess) -> None:
-    parent.join()
-    os._exit(1)
+    end_with_parent()
 
 
 def _work_here(number: int) -> Done:

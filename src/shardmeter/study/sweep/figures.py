@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.add import folded
 from shardmeter.engine.course import is_interrupted
@@ -95,7 +96,7 @@ def _of_run(of: Callable[[Run, tuple[Leg, ...]], Any]) -> Callable[[Point], Any]
 
 
 def _steps(_: Run, legs: tuple[Leg, ...]) -> Number:
-    return np.ceil(sum(leg.steps for leg in legs))
+    return np.ceil(plain_sum(leg.steps for leg in legs))
 
 
 def _emitted(leg: Leg) -> Number:

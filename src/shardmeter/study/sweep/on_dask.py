@@ -14,6 +14,7 @@ from distributed.scheduler import KilledWorker
 from shardmeter import __version__
 from shardmeter.core.errors import Unavailable
 from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
+from shardmeter.core.sums import plain_sum
 from shardmeter.study.sweep.engines import DASK, SCHEME
 from shardmeter.study.sweep.space import Space
 from shardmeter.study.sweep.work import AHEAD, PATIENCE, Done, job, streamed, work
@@ -30,7 +31,7 @@ def on_dask(space: Space, numbers: Sequence[int], kind: str | None, engine: str,
         _check_workers(client, engine)
 
         def ahead() -> int:
-            threads: int = sum(client.nthreads().values())
+            threads: int = plain_sum(client.nthreads().values())
             return AHEAD * max(1, threads)
 
         def check() -> None:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, Violation, cut
-from shardmeter.core.files import file_name
+from shardmeter.core.files import file_name, write_whole
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario.read import plain_mapping, read_file
 from shardmeter.study.sweep.files import FORMATS
 from shardmeter.study.sweep.space import Space
@@ -212,7 +212,7 @@ class Store:
     def _belongs(self, number: int, counts: Sequence[int]) -> bool:
         """Whether a sweep of this size has such a chunk."""
         first, after = self.space.span(number)
-        return number < self.space.chunks and sum(counts) == after - first
+        return number < self.space.chunks and plain_sum(counts) == after - first
 
     def _files(self) -> Iterator[tuple[int, Part]]:
         """Every file that is called as a chunk is."""
@@ -332,17 +332,7 @@ class Store:
 
     def _write(self, path: Path, write: Callable[[IO[bytes]], Any], *, synced: bool = True) -> None:
         """A whole file or none, whatever fails if it is `synced`."""
-        beside = self.folder / f".{uuid.uuid4().hex}.tmp"
-        try:
-            with beside.open("wb") as stream:
-                write(stream)
-                stream.flush()
-                if synced:
-                    os.fsync(stream.fileno())
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        write_whole(path, write, within=self.folder, synced=synced)
 
 
 def _listed(value: Any) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.engine.evaluate import priced, timed
 from shardmeter.engine.fleet import Part, joined
 from shardmeter.scenario.parts import Rows
@@ -159,7 +160,7 @@ def _joined(some: Sequence[Read]) -> Read:
         names = ("step_time", "tokens", "compute_seconds")
         return changed(estimates[0], terms=terms, **{n: wide([getattr(one, n) for one in estimates]) for n in names})
 
-    first = changed(some[0][1], estimate=all_of([point.estimate for _, point, _, _ in some]), count=sum(counts))
+    first = changed(some[0][1], estimate=all_of([point.estimate for _, point, _, _ in some]), count=plain_sum(counts))
     limitless = all_of([one for _, _, one, _ in some])
     rows, room = (np.concatenate([one[at] for one in some]) for at in (0, 3))
     return rows, first, limitless, room

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine.fleet import CROSSING, GRADIENTS, UPDATE
 from shardmeter.specs import Fleet, Island, Scenario, Tier, Wan
@@ -96,7 +97,7 @@ def by_term(estimate: Estimate, plan: Plan) -> tuple[Seconds_by, Seconds_by]:
         shown[name] = shown.get(name, 0.0) + term.seconds
         hidden[name] = hidden.get(name, 0.0) + term.hidden
     moved = {name: np.maximum(hidden[name], 0.0) for name in COMMUNICATION if name in hidden}
-    total: Number = sum(moved.values(), start=np.asarray(0.0))
+    total: Number = plain_sum(moved.values(), start=np.asarray(0.0))
     for name, seconds in moved.items():
         shown[name] = shown[name] + lost * np.where(total > 0.0, seconds / np.where(total > 0.0, total, 1.0), 0.0)
     if np.any(np.logical_and(np.asarray(lost) > 0.0, total <= 0.0)):

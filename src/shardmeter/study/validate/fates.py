@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from shardmeter.core.sums import plain_sum
+
 
 class Judged(Protocol):
     """A row that was judged; at most one of `skip`, `exclude` and `due` is set."""
@@ -44,7 +46,7 @@ def accounting(
     """Every row once, as the report counts them; an identity agrees within the row's `tolerance`, a share."""
     return {
         "rows": len(judged),
-        "scored": sum(map(is_scored, judged)),
+        "scored": plain_sum(map(is_scored, judged)),
         "skipped": [{"id": one.id, "reason": one.skip} for one in judged if one.skip],
         "excluded": [{"id": one.id, "reason": one.exclude} for one in judged if one.exclude],
         "identities": [_identity(one, tolerance(one)) for one in judged if one.due is not None],

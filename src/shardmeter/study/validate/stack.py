@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from shardmeter.core.errors import cut
 from shardmeter.core.record import changed, record
-from shardmeter.specs.stack import Stack
+from shardmeter.specs.stack import WORDS, Stack
 from shardmeter.study.validate.rows import NotModelled, Unclear
 
 
@@ -221,7 +222,7 @@ def _attention(notes: str) -> str:
     for pattern, name in ATTENTION:
         found = re.search(pattern, plain)
         if found:
-            return found.expand(name)
+            return _known("attention", found.expand(name))
     return ""
 
 
@@ -229,5 +230,12 @@ def _kernels(notes: str) -> str:
     plain = notes.lower()
     stated = re.search(r"kernels=(\w+)", plain)
     if stated:
-        return stated.group(1)
+        return _known("kernels", stated.group(1))
     return "fused_norm" if re.search(r"rms kernel|fused rmsnorm", plain) else ""
+
+
+def _known(name: str, word: str) -> str:
+    """A word that a stack may hold. Raises NotModelled for any other."""
+    if word not in WORDS[name]:
+        raise NotModelled(f"{name}={cut(word)} is none of {', '.join(WORDS[name])}")
+    return word

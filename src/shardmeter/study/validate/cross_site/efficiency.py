@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine.fleet import Whole, evaluate_fleet, joined, refolded
 from shardmeter.specs import Scenario
@@ -171,7 +172,7 @@ def _alone(world: World) -> float:
 def _reference(trial: Trial, world: World) -> float:
     """Tokens a second of what the trial is held against."""
     if trial.against == EACH_ALONE:
-        return sum(float(one.tokens / one.step_time) for one in inner(world).inner)
+        return plain_sum(float(one.tokens / one.step_time) for one in inner(world).inner)
     return _alone(changed(world, placement="", release="layers", layout=changed(world.layout, ahead=0)))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from shardmeter import sync
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import BytesPerS, Fraction, Seconds
 from shardmeter.engine.round import Pace, exposure
 from shardmeter.specs import Leaving, Replica, Round, Sync
@@ -174,7 +175,7 @@ def traffic(row: Row) -> float:
     """Bytes that an island sends in a simulated run. Raises NotModelled."""
     run = simulated(row)
     asked = round_of(run)
-    return float(_steps(row) / asked.steps * sum(run.share * one.messages * one.size for one in asked.crossings))
+    return float(_steps(row) / asked.steps * plain_sum(run.share * one.messages * one.size for one in asked.crossings))
 
 
 def _steps(row: Row) -> float:

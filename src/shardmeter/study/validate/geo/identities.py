@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from shardmeter.core.sums import plain_sum
 from shardmeter.physics import failures
 from shardmeter.study.validate.geo.cells import first, number, value_of
 from shardmeter.study.validate.geo.vocabulary import method_of, plain, quantity_of, si
@@ -94,18 +95,18 @@ def _compute_utilization(row: Row, run: Measured) -> float | None:
     times = _times(row, run)
     if times is None:
         return 1.0 if _is_alone(row) else None
-    return times[0] / sum(times)
+    return times[0] / plain_sum(times)
 
 
 def _sync_share(row: Row, run: Measured) -> float | None:
     times = _times(row, run)
-    return None if times is None else times[1] / sum(times)
+    return None if times is None else times[1] / plain_sum(times)
 
 
 def _mfu(row: Row, run: Measured) -> float | None:
     """The MFU of one site, less what the outer synchronisation takes."""
     times, alone = _times(row, run), run.get(("mfu", ALONE))
-    return None if times is None or alone is None else alone * times[0] / sum(times)
+    return None if times is None or alone is None else alone * times[0] / plain_sum(times)
 
 
 def _ring_bandwidth(row: Row, run: Measured) -> float | None:

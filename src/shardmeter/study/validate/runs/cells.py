@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from shardmeter.core.errors import BadQuantity, shown
 from shardmeter.core.quantity import counted
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.study.validate.rows import INFINITE, NUMBER, Damaged, Row, Unclear
 
 COLUMNS = (
@@ -97,11 +98,11 @@ def parts(row: Row) -> tuple[Part, ...]:
     if not text:
         return ()
     if "+" in text:
-        return (Part(share=1.0, seq_len=_length(sum(amounts(text)), row)),)
+        return (Part(share=1.0, seq_len=_length(plain_sum(amounts(text)), row)),)
     weighed = re.findall(r"([0-9][0-9.,]*\s*k?)\s*\(\s*([0-9.]+)\s*([%kmbt])", text)
     if len(weighed) > 1:
         sizes = [float(size) * (0.01 if unit == "%" else SCALES[unit]) for _, size, unit in weighed]
-        total = sum(sizes)
+        total = plain_sum(sizes)
         if total > 0.0:
             return tuple(
                 Part(share=size / total, seq_len=_length(amounts(length)[0], row))

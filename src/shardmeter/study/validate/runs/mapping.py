@@ -11,6 +11,7 @@ import re
 from shardmeter import families
 from shardmeter.core.errors import BadScenario, UnknownName
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs.accelerator import Accelerator
@@ -236,7 +237,7 @@ def _amount(row: Row, model: Model, parts: tuple[cells.Part, ...]) -> float:
 
 def parts_mean(parts: tuple[cells.Part, ...]) -> float:
     """Mean length of sequences whose parts are shares of the steps."""
-    return sum(part.share * part.seq_len for part in parts)
+    return plain_sum(part.share * part.seq_len for part in parts)
 
 
 def _precision(text: str, device: Accelerator) -> str:

@@ -101,7 +101,9 @@ export function duration(seconds) {
 
 /** Two ends of an interval: "406,000 to 521,000". Three digits of each in SI, and then the unit, as `predict` prints them. */
 export function between(ends, show) {
-  return ends && ends[0] !== null && ends[1] !== null ? `${show(rounded(ends[0]))} to ${show(rounded(ends[1]))}` : "";
+  if (!ends || ends[0] === null || ends[1] === null) return "";
+  const [[low, ...unit], [high, ...same]] = ends.map((one) => show(rounded(one)).split(" "));
+  return `${[low, ...(unit.join(" ") === same.join(" ") ? [] : unit)].join(" ")} to ${[high, ...same].join(" ")}`; // the unit once
 }
 
 /** The same in the unit of the value. */

@@ -148,9 +148,7 @@ def _said(plan: Any) -> dict[str, Any]:
     return plan if isinstance(plan, dict) else {}
 
 
-def apply_overrides(
-    document: Document, overrides: Overrides, option: str = "--set", rows: Rows | None = None
-) -> None:
+def apply_overrides(document: Document, overrides: Overrides, option: str = "--set", rows: Rows | None = None) -> None:
     """Apply overrides in order; the VALUE of a text is read as YAML. Those that do not apply are problems of the document,
     with the option that they came by. `rows` say how many GPUs a node of an island has that is said as `NxNAME`, so that its
     nodes can be set too."""

@@ -51,7 +51,7 @@ def test_intervals_read_as_in_the_terminal(opened):
     pairs = [
         ((value, more * value), unit)
         for value in VALUES
-        if 1e-5 < value
+        if value > 1e-5
         for more in (1.284, 99.7)
         for unit in ("s", "USD", "tokens/s")
     ]

@@ -234,3 +234,20 @@ def test_downloads_are_files(opened):
     with page.expect_download() as saved:
         page.locator("#panel-scenario a:text-is('Download')").click()
     assert saved.value.path().stat().st_size > 100
+
+
+def test_every_term_of_memory_has_a_colour_of_its_own(opened):
+    page = opened(ISLANDS)
+    colours = page.evaluate(
+        "[...document.querySelectorAll('#memory-terms i')].map((one) => getComputedStyle(one).backgroundColor)"
+    )
+    assert len(colours) >= 8
+    assert len(set(colours)) == len(colours)
+
+
+def test_what_was_measured_is_named_in_words_and_nothing_asked_before_it_is_said(opened):
+    page = opened(f"{QUESTION}&tab=doctor")
+    names = page.locator("#panel-doctor select option").all_inner_texts()
+    assert names[0] == "tokens/s per GPU"
+    assert not [name for name in names if "_" in name or " per s" in name]
+    assert page.locator("#panel-doctor a.json").count() == 0

@@ -8,6 +8,7 @@ import pytest
 
 from shardmeter.core.quantity import show, unit_for
 from shardmeter.render import cells
+from shardmeter.render.prediction import interval_text
 
 pytestmark = pytest.mark.browser
 UNITS = ("s", "B", "B/s", "bit/s", "FLOP", "FLOP/s", "W", "USD", "USD/s", "%", "±%", "", "tokens/s", "steps")
@@ -16,6 +17,7 @@ VALUES = [
     for power, digit, sign in itertools.product(range(-8, 13), (1.0, 2.345678, 9.996), (1, -1))
 ]
 TELL = "async (pairs) => { const {text} = await import('/static/format.js'); return pairs.map(([value, unit]) => text(value, unit)); }"
+SPANS = "async (pairs) => { const {span} = await import('/static/format.js'); return pairs.map(([ends, unit]) => span(ends, unit)); }"
 AXES = "async (pairs) => { const {unitFor} = await import('/static/format.js'); return pairs.map(([value, unit]) => unitFor(value, unit)); }"
 
 
@@ -43,3 +45,27 @@ def test_axes_have_the_units_of_pictures(opened):
         if page[1] != here[1] or page[0] != pytest.approx(here[0])
     ]
     assert wrong == []
+
+
+def test_intervals_read_as_in_the_terminal(opened):
+    pairs = [
+        ((value, more * value), unit)
+        for value in VALUES
+        if value > 1e-5
+        for more in (1.284, 99.7)
+        for unit in ("s", "USD", "tokens/s")
+    ]
+    got = opened().evaluate(SPANS, pairs)
+    wanted = [
+        interval_text({"intervals": {"level": 0.9, "it": ends}}, "it", unit).removeprefix("90 %: ")
+        for ends, unit in pairs
+    ]
+    wrong = [(*pair, page, here) for pair, page, here in zip(pairs, got, wanted, strict=True) if page != here]
+    assert wrong == []
+
+
+def test_the_figures_have_the_intervals_of_the_breakdown(opened):
+    page = opened("model=llama-3.1-8b&gpus=64xH100-SXM5-80GB&plan=fsdp,recompute=selective&tokens=1T&price=$2.10/gpu/h")
+    below = page.inner_text("#panel-predict")
+    for key in ("wall_clock_s", "cost_usd"):
+        assert f"90 %: {page.inner_text(f'[data-figure-of={key}] .range')}" in below

@@ -1,5 +1,6 @@
 """What a newcomer meets first: the command for a question, the words for an axis, pages that a line holds, a way out of the obvious mistakes."""
 
+import itertools
 import json
 import re
 import shlex
@@ -182,3 +183,42 @@ def test_the_help_names_every_format():
         told = " ".join(CliRunner().invoke(cli, [command, "--help"]).output.split())
         names = {name for name, module in formats().items() if any(hasattr(module, one) for one in able)}
         assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", told)] == []
+
+
+SHORT = ("--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--seq", "8192")
+
+
+def test_nodes_of_machines_that_were_said_in_short_can_be_set(capsys):
+    def said(*words):
+        assert main([*words, "--format", "json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    set_, plain = (
+        said("predict", *SHORT, "--set", "fleet.islands.0.nodes=4"),
+        said("predict", *SHORT[:3], "32xH100-SXM5-80GB", *SHORT[4:]),
+    )
+    assert set_["tokens_per_s"] == plain["tokens_per_s"]
+    assert any("fleet.islands.0.nodes=4 wins over gpus = '64xH100-SXM5-80GB'" in one for one in set_["assumptions"])
+    line = next(one for one in said("transitions", *SHORT)["lines"] if one["field"] == "fleet.islands.0.nodes")
+    assert "ok" in json.dumps(line)
+    assert "NxNAME" not in json.dumps(line)
+    swept = said("sweep", *SHORT, "--over", "fleet.islands.0.nodes=1,4")
+    assert "NxNAME" not in json.dumps(swept)
+    assert str(plain["tokens_per_s"]) in json.dumps(swept)
+
+
+def test_the_nodes_and_the_short_form_in_one_file_are_still_refused(capsys):
+    island = "fleet.islands=[{gpus: 64xH100-SXM5-80GB, nodes: 4}]"
+    assert main(["predict", "--model", "llama-3.1-8b", "--set", island]) != 0
+    assert "NxNAME already says nodes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.name
+)
+def test_no_line_of_prose_stands_twice(path):
+    """What a merge leaves behind: two versions of a line, one under the other."""
+    lines = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE).splitlines()
+    prose = [line if re.match(r"[A-Za-z`*]", line) else "" for line in lines]
+    twice = [one for one, other in itertools.pairwise(prose) if len(one) > 60 and one[:60] == other[:60]]
+    assert twice == []

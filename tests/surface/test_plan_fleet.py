@@ -189,3 +189,13 @@ def test_predict_wants_islands_by_name(capsys, file) -> None:
         overrides=["run.global_batch=64"],
     )
     assert [island["name"] for island in one.to_dict()["islands"]] == ["iowa-1", "iowa-2"]
+
+
+def test_rows_that_are_alike_but_for_their_plans_say_them(capsys, tmp_path) -> None:
+    path = tmp_path / "alike.yaml"
+    path.write_text(ISLANDS.replace("sync_every: [50, 100]", "sync_every: 50"))
+    assert main(["plan", str(path), "--top", "3"]) == 0
+    page = capsys.readouterr().out
+    table = page[page.index("The best plans, by") :].split("\n\n")[0]
+    assert "plan of an island" in table
+    assert "tp=2" in table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,6 +96,7 @@ def _columns(answer: Answer, rows: Sequence[Row]) -> tuple[Column, ...]:
     columns = (
         Column(key="rank", title=""),
         Column(key="members", title="islands", wide=True, wrap=","),
+        Column(key="plans", title="plan of an island", wide=True, wrap=","),
         Column(key="method", title="method"),
         Column(key="sync_every", title="every"),
         Column(key="bits", title="bits", drop=4),
@@ -117,6 +119,8 @@ def _columns(answer: Answer, rows: Sequence[Row]) -> tuple[Column, ...]:
     return tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
 
 
+TOLD_APART = ("members", "method", "sync_every", "bits", "fragments", "delay", "more")
+"""What a row says of a plan. Rows that are alike in it say the plans of the islands too."""
 MORE = ("top_k", "blocks", "levels", "rank", "perturbations", "together")
 """Numbers of a synchronisation that few methods read: one column for all."""
 LEGEND = (
@@ -144,12 +148,22 @@ def _table(plans: Sequence[Answer], answer: Answer, heading: str) -> Table:
     rows = [_row(one, rank) for rank, one in enumerate(plans, start=1)]
     if len({row["members"] for row in rows}) == 1:  # the headline says them
         rows = [{**row, "members": ""} for row in rows]
+    if len({tuple(row[key] for key in TOLD_APART) for row in rows}) < len(rows):
+        rows = [{**row, "plans": _plans(one)} for row, one in zip(rows, plans, strict=True)]
     return Table(
         title=heading,
         columns=_columns(answer, rows),
         rows=tuple(rows),
         caption="; ".join(says for key, says in LEGEND if any(row[key] not in (None, "") for row in rows)),
     )
+
+
+def _plans(one: Answer) -> str:
+    """The plans of the islands of one, equal ones once; unlike ones with how many islands have them."""
+    counted = Counter(island["plan"] for island in one["islands"])
+    if len(counted) == 1:
+        return str(next(iter(counted)))
+    return "; ".join(f"{many} × {plan}" for plan, many in counted.items())
 
 
 def _islands(first: Answer) -> Table:

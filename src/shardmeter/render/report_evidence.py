@@ -130,7 +130,7 @@ def _metrics(of: str, one: Answer) -> Row:
 def _nearest(near: Sequence[Answer]) -> tuple[Section, ...]:
     rows: list[Row] = [
         {
-            "run": f"{one['model']}, {one['gpus']:,.0f} × {one['accelerator']}, {_plan(one)}", "stack": one["stack"],
+            "run": f"{one['model']}, {one['gpus']:,.0f} × {one['accelerator']}, {_plan(one)}, {one['stack']}",
             "measured": one["measured_s"], "predicted": one["predicted_s"], "left_out": one["loso_error"], "error": one["error"],
             "inside": _inside(one), "distance": f"{one['distance']:.1f}", "source": one["source"],
         }
@@ -138,7 +138,6 @@ def _nearest(near: Sequence[Answer]) -> tuple[Section, ...]:
     ]  # fmt: skip
     columns = (
         Column(key="run", title="run", wide=True),
-        Column(key="stack", title="stack"),
         Column(key="measured", title="measured", unit="s"),
         Column(key="predicted", title="predicted", unit="s"),
         Column(key="left_out", title="source left out", unit="±%"),

@@ -68,7 +68,7 @@ def opened(
     given = given if isinstance(given, Mapping) else tuple(given)
     if planning:
         set_aside(document, given)
-    apply_overrides(document, given)
+    apply_overrides(document, given, rows=rows)
     return document, rows
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
+from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
 from shardmeter.core.files import are_closed, at_home
 from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
 from shardmeter.scenario.hugging_face.files import named_like_a_path
@@ -148,9 +148,10 @@ def _said(plan: Any) -> dict[str, Any]:
     return plan if isinstance(plan, dict) else {}
 
 
-def apply_overrides(document: Document, overrides: Overrides, option: str = "--set") -> None:
+def apply_overrides(document: Document, overrides: Overrides, option: str = "--set", rows: Rows | None = None) -> None:
     """Apply overrides in order; the VALUE of a text is read as YAML. Those that do not apply are problems of the document,
-    with the option that they came by."""
+    with the option that they came by. `rows` say how many GPUs a node of an island has that is said as `NxNAME`, so that its
+    nodes can be set too."""
     seen: dict[tuple[str, ...], str] = {}
     pairs = overrides.items() if isinstance(overrides, Mapping) else ((text, None) for text in overrides)
     for text, given in pairs:
@@ -175,6 +176,8 @@ def apply_overrides(document: Document, overrides: Overrides, option: str = "--s
             seen[steps] = where
             try:
                 made = read_value(value.strip(), where) if not isinstance(overrides, Mapping) else given
+                if rows is not None:
+                    _say_machines(document, steps, rows, where)
                 _set(document, steps, plain(made, cut(key)), where)
             except BadScenario as error:
                 _keep(document, error, cut(key), where)
@@ -222,6 +225,33 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
     for known in [p for p in document.places if p[: len(done)] == done]:
         del document.places[known]
     document.places[done] = where
+
+
+def _say_machines(document: Document, path: tuple[str, ...], rows: Rows, where: str) -> None:
+    """Write `NxNAME` of an island as accelerator, nodes and GPUs of a node, where one of the latter two is about to be set. Left as it
+    is where the island says both, its name is unknown or it is no whole number of nodes: reading it tells."""
+    if len(path) != 4 or path[:2] != ("fleet", "islands") or path[3] not in ("nodes", "gpus_per_node"):
+        return
+    if "gpus" in document.data and "fleet" not in document.data:
+        document.data["fleet"] = {"islands": [{"gpus": document.data.pop("gpus")}]}
+    fleet = document.data.get("fleet")
+    islands = fleet.get("islands") if isinstance(fleet, dict) else None
+    if not isinstance(islands, list):
+        return
+    island = islands[_index(islands, path[2], path, where)]
+    said = island.get("gpus") if isinstance(island, dict) else None
+    found = _COUNTED.fullmatch(said) if isinstance(said, str) and len(said) < 200 else None
+    if found is None or found[1] is None or {"accelerator", "nodes", "gpus_per_node"} & island.keys():
+        return
+    try:
+        size = int(rows.accelerator(found[2]).node_size)
+    except (UnknownName, BadData):
+        return
+    each = min(int(found[1]), size)
+    if each and int(found[1]) % each == 0:
+        del island["gpus"]
+        island |= {"accelerator": found[2], "nodes": int(found[1]) // each, "gpus_per_node": each}
+        document.notes.append(f"{where} wins over gpus = {shown(said, 40)}: {each} to a node")
 
 
 def _no_item(path: tuple[str, ...], position: int, where: str) -> NoReturn:

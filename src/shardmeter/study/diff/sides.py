@@ -80,7 +80,7 @@ def _side(source: Source, overrides: Overrides, more: Overrides, catalog: Any, s
             raise TypeError("a resolved Scenario takes no overrides: change the record, or give the file or mapping")
         return Side(scenario=checked(source if source.choices is None else settle(source)))
     document, rows = opened(source, overrides=overrides, catalog=catalog)
-    apply_overrides(document, (more,) if isinstance(more, str) else more, ONLY_B)
+    apply_overrides(document, (more,) if isinstance(more, str) else more, ONLY_B, rows)
     said = copy.deepcopy(document.data)
     scenario = resolve(document, rows, left_open(document, planning=False))
     if scenario.choices is not None:

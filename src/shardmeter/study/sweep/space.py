@@ -108,7 +108,7 @@ class Space:
             for axis, place in zip(self.axes, places, strict=True)
             for field, value in zip(axis.fields, axis.points[place], strict=True)
         }
-        apply_overrides(document, overrides, "--over")
+        apply_overrides(document, overrides, "--over", self.rows)
         return document
 
     def _copy(self) -> Document:

@@ -1,20 +1,21 @@
 // The answer at a glance: figures, memory against its limit, what holds the step back, where it goes. Made once, then only written into.
 
 import { byId, fill, h, settled, write } from "./dom.js";
-import { MISSING, duration, money, number, span, text } from "./format.js";
+import { MISSING, between, duration, money, number, span, text } from "./format.js";
 import { focusField } from "./question.js";
 import { override, said, whole } from "./state.js";
 
 const rounded = (value) => (value === null || value === undefined ? MISSING : number(Math.round(value)));
 const FIGURES = [
-  { key: "tokens_per_s", name: "Throughput", unit: "tokens/s", show: (of) => rounded(of.tokens_per_s), range: (of) => ends(of.intervals?.tokens_per_s, (one) => `${number(Number(one.toPrecision(3)))}`) },
+  { key: "tokens_per_s", name: "Throughput", unit: "tokens/s", show: (of) => rounded(of.tokens_per_s), range: (of) => between(of.intervals?.tokens_per_s, number) },
   { key: "tokens_per_s_per_gpu", name: "Per GPU", unit: "tokens/s", show: (of) => rounded(of.tokens_per_s_per_gpu), range: (of) => (of.gpus ? `${number(of.gpus)} GPUs` : "") },
   { key: "mfu", name: "MFU", unit: "", show: (of) => text(of.mfu, "%"), range: (of) => (of.step_time_s ? `step ${text(of.step_time_s, "s")}` : "") },
   { key: "wall_clock_s", name: "Duration", unit: "", show: (of) => duration(of.wall_clock_s), range: (of) => span(of.intervals?.wall_clock_s, "s"), needs: ["tokens", "Say how many tokens"] },
-  { key: "cost_usd", name: "Cost", unit: "", show: (of) => (of.cost_usd === null || of.cost_usd === undefined ? MISSING : money(of.cost_usd)), range: (of) => ends(of.intervals?.cost_usd, money), needs: ["price", "Say a price"] },
+  { key: "cost_usd", name: "Cost", unit: "", show: (of) => (of.cost_usd === null || of.cost_usd === undefined ? MISSING : money(of.cost_usd)), range: (of) => between(of.intervals?.cost_usd, money), needs: ["price", "Say a price"] },
 ];
-const ends = (pair, show) => (pair && pair[0] !== null ? `${show(pair[0])} to ${show(pair[1])}` : "");
 
+/** Shades of the bar; a term beyond them begins anew. */
+const TINTS = 10;
 const parts = {};
 
 function startFigures() {
@@ -60,8 +61,8 @@ function showMemory(of) {
   const names = terms.map((one) => one.term).join();
   if (bar.dataset.terms !== names) {
     bar.dataset.terms = names;
-    fill(bar, terms.map((_, at) => h("span", { class: `term tint-${at % 6}` })), h("span", { class: "over" }), h("span", { class: "limit" }), h("span", { class: "whisker" }));
-    fill(byId("memory-terms"), terms.map((one, at) => h("li", null, h("i", { class: `tint-${at % 6}`, "aria-hidden": "true" }), h("span", null, one.term), h("b", null))));
+    fill(bar, terms.map((_, at) => h("span", { class: `term tint-${at % TINTS}` })), h("span", { class: "over" }), h("span", { class: "limit" }), h("span", { class: "whisker" }));
+    fill(byId("memory-terms"), terms.map((one, at) => h("li", null, h("i", { class: `tint-${at % TINTS}`, "aria-hidden": "true" }), h("span", null, one.term), h("b", null))));
   }
   terms.forEach((one, at) => {
     const size = text(one.gib, "GiB");

@@ -99,10 +99,15 @@ export function duration(seconds) {
   return text(seconds, "s");
 }
 
-/** Two ends of an interval in the unit of the value: "406,000 to 521,000". */
-export function span(ends, unit) {
-  return ends && ends[0] !== null && ends[1] !== null ? `${text(ends[0], unit)} to ${text(ends[1], unit)}` : "";
+/** Two ends of an interval: "406,000 to 521,000". Three digits of each in SI, and then the unit, as `predict` prints them. */
+export function between(ends, show) {
+  if (!ends || ends[0] === null || ends[1] === null) return "";
+  const [[low, ...unit], [high, ...same]] = ends.map((one) => show(rounded(one)).split(" "));
+  return `${[low, ...(unit.join(" ") === same.join(" ") ? [] : unit)].join(" ")} to ${[high, ...same].join(" ")}`; // the unit once
 }
+
+/** The same in the unit of the value. */
+export const span = (ends, unit) => between(ends, (one) => text(one, unit));
 
 /** Bandwidth, bytes a second → text that a scenario takes: 25 Gbps. */
 export function bandwidth(bits) {

@@ -17,7 +17,8 @@ const FIELDS = [
 ].map(([name, says]) => ({ name, says }));
 const AXES = [["gpus", "the nodes of every island"], ["islands", "how many"], ["fabric", "bandwidth between nodes"], ["wan", "bandwidth between islands"], ["run.global_batch", "sequences"], ["run.seq_len", "tokens"]].map(([name, says]) => ({ name, says }));
 const ANSWERS = ["tokens_per_s", "step_time_s", "mfu", "memory.peak_gib", "run.wall_clock_s", "run.cost_usd", "run.energy_kwh"].map((name) => ({ name }));
-const MEASURED = ["tokens_per_s_per_gpu", "tokens_per_s", "step_time", "mfu", "tflops_per_gpu", "its_per_s", "samples_per_s", "memory", "memory_reserved", "forward", "backward"];
+const MEASURED = { tokens_per_s_per_gpu: "tokens/s per GPU", tokens_per_s: "tokens/s, all GPUs", step_time: "time of a step", mfu: "MFU", tflops_per_gpu: "TFLOP/s per GPU", its_per_s: "steps/s", samples_per_s: "samples/s",
+  memory: "memory of a process", memory_reserved: "memory reserved", forward: "forward passes of a step", backward: "backward passes of a step" };
 
 /** A text field of a view's word. */
 function word(key, label, entries, placeholder = "") {
@@ -40,9 +41,9 @@ function choice(key, label, words, names = {}) {
 function measurements() {
   const rows = (measured().length ? measured() : [""]).map((one) => one.split("="));
   const fields = rows.map(([name, value = ""]) => {
-    const pick = h("select", { "aria-label": "what was measured" }, MEASURED.map((one) => h("option", { value: one }, one.replaceAll("_", " "))));
-    if (name && !MEASURED.includes(name)) pick.append(h("option", { value: name }, name));
-    pick.value = name || MEASURED[0];
+    const pick = h("select", { "aria-label": "what was measured" }, Object.entries(MEASURED).map(([one, says]) => h("option", { value: one }, says)));
+    if (name && !(name in MEASURED)) pick.append(h("option", { value: name }, name));
+    pick.value = name || Object.keys(MEASURED)[0];
     return [pick, h("input", { type: "text", value, placeholder: "6000, 2.4 s, 34 GiB, 45 %", "aria-label": "its value, with a unit" })];
   });
   const write = (more = []) => turn({ measured: [...fields.map(([pick, input]) => (input.value.trim() ? `${pick.value}=${input.value.trim()}` : "")), ...more] });
@@ -109,7 +110,7 @@ function jsonLink(view, query) {
 
 function shell(panel, view, query, ...body) {
   const controls = view.controls?.().filter(Boolean);
-  fill(panel, view.says && h("p", { class: "says" }, view.says), controls?.length > 0 && h("div", { class: "controls" }, controls), ...body, jsonLink(view, query));
+  fill(panel, view.says && h("p", { class: "says" }, view.says), controls?.length > 0 && h("div", { class: "controls" }, controls), ...body, !view.idle?.() && jsonLink(view, query));
 }
 
 /** The answer of a view as it stands in its panel. */

@@ -36,6 +36,7 @@ SMALL: dict[str, Any] = {
     "plan": "fsdp,recompute=full",
     "global_batch": 32,
 }
+FEW = ["--model", "llama-3.1-8b", "--gpus", "16xH100-SXM5-80GB", "--plan", "fsdp", "--no-search", "--alternatives", "0"]
 matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="pictures need matplotlib")
 
 
@@ -398,3 +399,48 @@ def test_the_distance_of_kinds_counts():
     assert min(same) < min(
         far for far, row in near if row.scenario is not None and row.scenario.model.family != "decoder"
     )
+
+
+@matplotlib
+def test_what_users_write_is_no_markup_in_markdown_either():
+    evil = "<script>x</script><img src=x> [a](javascript:x) ``` <!-- \\<b>"
+    islands = [{"name": f"{evil} {at}", "gpus": "8xH100-SXM5-80GB"} for at in range(2)]
+    said = {
+        "model": "llama-3.1-8b",
+        "fleet": {"islands": islands, "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "20 ms"}}},
+    }
+    said |= {"name": evil, "plan": {"sharding": "fsdp", "sync": {"method": "diloco", "sync_every": 10}}}
+    made = paper(shardmeter.report(said, title=evil, search=False, alternatives=0))
+    lines, fence, outside = paper_markdown.text(made, "a>b").split("\n"), "", []
+    for line in lines:
+        if line.startswith("```") and not fence:
+            fence = line.removesuffix("text")
+        elif fence and line == fence:
+            fence = ""
+        elif not fence:
+            outside.append(line)
+    assert not fence
+    shown = "\n".join(outside)
+    assert "&lt;script>" in shown
+    assert not re.search(r"<(script|img|/|!|b>)", shown)
+    assert "](javascript" not in shown
+    assert "](<a%3Eb-step.svg>)" in shown
+
+
+@matplotlib
+def test_links_that_end_in_each_other_are_no_file(tmp_path, capsys):
+    (tmp_path / "a.html").symlink_to("a.html")
+    command = ["report", *FEW, "-o", str(tmp_path / "a.html")]
+    assert main(command) == 2
+    assert "symbolic links" in capsys.readouterr().err
+
+
+@matplotlib
+def test_names_that_are_no_text(tmp_path, capsys):
+    odd = os.fsdecode(b"bad\xff")
+    assert main(["report", *FEW, "-o", str(tmp_path / f"{odd}.html")]) == 2
+    assert "no UTF-8 text" in capsys.readouterr().err
+    file = tmp_path / f"{odd}.yaml"
+    file.write_bytes(EXAMPLE.read_bytes())
+    assert main(["report", str(file), "--no-search", "--alternatives", "0", "-o", str(tmp_path / "a.html")]) == 0
+    assert "bad?.yaml" in (tmp_path / "a.html").read_text(encoding="utf-8")

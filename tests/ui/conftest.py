@@ -40,6 +40,10 @@ class Client:
     def __init__(self, port, pid=0, log=None):
         self.port, self.pid, self.log = port, pid, log
 
+    def errors(self):
+        """What the server said of errors, once it has ended."""
+        return self.log.communicate(timeout=20)[1]
+
     def children(self):
         """Every process below the server."""
         return set(children(self.pid))
@@ -87,7 +91,7 @@ def served(*options, killed=False):
         try:
             first = process.stdout.readline()
             assert "http://" in first, f"{first}: {process.stderr and process.stderr.read()}"
-            yield Client(urllib.parse.urlsplit(first.split()[4]).port, process.pid)
+            yield Client(urllib.parse.urlsplit(first.split()[4]).port, process.pid, process)
             if killed:
                 return
             below = children(process.pid)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -403,3 +404,111 @@ def test_names_of_a_server_that_is_bound_to_all_addresses():
 
 def test_hosts_lose_their_port():
     assert [bare(text) for text in ("a:1", "[::1]:2", "::1", "A", "[::1]")] == ["a", "::1", "::1", "a", "::1"]
+
+
+def test_an_address_in_brackets_is_one():
+    assert [bare(text) for text in ("[::1", "[::1]evil.example", "[::1]x:80")] == ["", "", ""]
+
+
+def test_who_goes_away_within_a_body_is_no_fault(serving):
+    """Half a body and an end: nothing is said of a fault, and the next is answered."""
+    with serving(killed=True) as own:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", own.port), timeout=5) as one:
+                one.sendall(b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\nmodel")
+        assert own.ask("/api/schema").status == 200
+        os.kill(own.pid, signal.SIGINT)
+        assert "unexpected" not in own.errors()
+
+
+def test_a_body_that_does_not_arrive_is_said_to(page):
+    found = raw(page, b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\nmodel", seconds=20.0)
+    assert found.split()[1] == b"408"
+    assert b"did not arrive" in found
+
+
+class Wire:
+    """A transport that holds what is written until it is taken."""
+
+    def __init__(self):
+        self.left, self.gone = 0, False
+
+    def get_extra_info(self, _):
+        return None
+
+    def get_write_buffer_size(self):
+        return self.left
+
+    def abort(self):
+        self.gone = True
+
+    def is_closing(self):
+        return self.gone
+
+    def close(self):
+        self.gone = True
+
+    pause_reading = resume_reading = write = lambda *_: None
+
+
+def connected(head_s=0.1, stalled_s=0.1):
+    """A connection of short patience, and its wire; within a loop."""
+    pytest.importorskip("uvicorn")
+    import asyncio
+
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    from shardmeter.ui.connection import Connection
+
+    async def nothing(scope, receive, send):
+        await asyncio.sleep(10)
+
+    config = Config(nothing, http=Connection, ws="none", log_level="critical")
+    config.load()
+    made, wire = Connection(config, ServerState(), {}), Wire()
+    made.head_s, made.stalled_s = head_s, stalled_s
+    made.connection_made(wire)
+    return made, wire
+
+
+@pytest.mark.parametrize(
+    ("sent", "gone"),
+    [
+        (b"", True),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n", True),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", False),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", False),
+    ],
+)
+def test_half_a_head_keeps_no_place(sent, gone):
+    import asyncio
+
+    async def go():
+        made, wire = connected()
+        if sent:
+            made.data_received(sent)
+        await asyncio.sleep(0.25)
+        assert wire.gone is gone
+        for task in made.tasks:
+            task.cancel()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_who_takes_nothing_keeps_no_place(reads):
+    import asyncio
+
+    async def go():
+        made, wire = connected(head_s=9.0)
+        wire.left = 1000
+        made.pause_writing()
+        for _ in range(10):
+            await asyncio.sleep(0.05)
+            wire.left -= 10 if reads else 0
+        assert wire.gone is not reads
+        made.resume_writing()
+        made.connection_lost(None)
+
+    asyncio.run(go())

@@ -4,15 +4,19 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 from shardmeter.ui.crew import cores
+from shardmeter.ui.serving import missing as absent
 
 ONE = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "tokens": "1T", "price": "$2/gpu/h"}
 SEVERAL = ONE | {"islands": 4, "bandwidth": "10 Gbps", "rtt": "40 ms", "method": "diloco", "sync_every": 50}
@@ -386,3 +390,28 @@ def test_twenty_clients_at_once(page):
     assert every[197] < (0.5 if alone else 10.0), (
         f"p99 {every[197]:.2f} s, on a machine with {'nothing' if alone else 'much'} else to do"
     )
+
+
+def test_a_worker_that_was_ended_while_idle_is_not_asked(serving):
+    """Whoever asks next gets an answer, not the news."""
+    with serving(killed=True) as own:
+        for one in own.children():
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        time.sleep(0.5)
+        for tokens in ("1T", "2T", "3T"):
+            assert own.ask("/api/numbers", ONE | {"tokens": tokens}).status == 200
+
+
+def test_an_address_that_nobody_can_be_told_is_an_error():
+    """Standard output takes nothing: one sentence, and no server."""
+    if absent() or not Path("/dev/full").exists():
+        pytest.skip("needs the page's packages and /dev/full")
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "shardmeter", "ui", "--no-open", "--port", "0"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert found.returncode == 74
+    assert "cannot be written" in found.stderr
+    assert "Traceback" not in found.stderr

@@ -94,7 +94,8 @@ def _words(*, title: str, date: str, search: bool | None, alternatives: int, out
 def _typed(asked: dict[str, Any], limits: Iterable[tuple[str, str | None]], words: list[str]) -> str:
     """The command as it was typed, without the folder that it writes to."""
     more = [word for name, said in limits if said is not None for word in (f"--{name}", said)]
-    return f"{command_line('report', asked, ())} {shlex.join([*more, *words])}"
+    said = f"{command_line('report', asked, ())} {shlex.join([*more, *words])}"
+    return said.encode("utf-8", "replace").decode()  # a word that is no UTF-8 text can be typed and not be printed
 
 
 def _again(asked: dict[str, Any], words: list[str]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from shardmeter.cli.options import catalog_option
-from shardmeter.cli.output import say
+from shardmeter.cli.output import say, written
 from shardmeter.core.errors import Unavailable
 
 EPILOG = """Examples:
@@ -65,7 +67,9 @@ def ui(host: str, port: int | None, opens: bool, names: tuple[str, ...], catalog
     )
 
     def ready() -> None:
-        click.echo(f"the page is at {address} (Ctrl-C ends it)")
+        with written():
+            sys.stdout.write(f"the page is at {address} (Ctrl-C ends it)\n")
+            sys.stdout.flush()
         if opens:
             import webbrowser
 

@@ -94,7 +94,7 @@ def read_text(path: Path, what: str, most: int, error: type[ShardMeterError], su
 def written_whole(path: Path, content: bytes) -> None:
     """Write a file that is there whole or not at all: beside it first, then in its place. What is no regular file (a device, a pipe) is written
     as it is. Raises OSError; nothing is left behind then."""
-    if path.exists() and not path.is_file():
+    if _is_there(path) and not path.is_file():
         path.write_bytes(content)
         return
     place = path.resolve()
@@ -108,6 +108,15 @@ def written_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(beside).unlink(missing_ok=True)
         raise
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path leads to something. Raises OSError for what leads nowhere for good: links that end in each other."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _umask() -> int:

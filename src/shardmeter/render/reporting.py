@@ -83,6 +83,8 @@ def refuse(file: str, option: str = "file") -> None:
     """Raises BadScenario for a file that is none of NEEDS, Unavailable without what it is made with, ShardMeterError where none can be: before
     any work."""
     kind = _kind(file)
+    if not is_text(file):
+        raise BadScenario(f"{option} {shown(file)}: a name that is no UTF-8 text, which a document cannot say")
     if kind not in NEEDS or "\0" in file:
         raise BadScenario(f"{option} {shown(file)}: a report is an .html, an .md or a .pdf")
     try:
@@ -96,6 +98,15 @@ def refuse(file: str, option: str = "file") -> None:
     lacking = [name for name in NEEDS[kind] if find_spec(name) is None]
     if lacking:
         raise Unavailable(f"a report as {kind} needs {' and '.join(lacking)}: pip install 'shardmeter[report]'")
+
+
+def is_text(said: str) -> bool:
+    """Whether a word, as the system hands it over, is UTF-8 text."""
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(file: str) -> str:

@@ -124,10 +124,10 @@ def _of_islands(path: Path) -> Path:
     return (*ISLANDS, *(int(step) if str(step).isdigit() else step for step in path[2:3]))
 
 
-def listed_names(names: Sequence[str]) -> str:
-    """The first few of some names, and how many more there are."""
-    shown = ", ".join(names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
+def listed_names(names: Sequence[str], count: int | None = None) -> str:
+    """The first few of some names, and how many more there are: of `count`, where only the first of them are given."""
+    shown, all_ = ", ".join(names[:MOST_NAMES]), len(names) if count is None else count
+    return shown if all_ <= MOST_NAMES else f"{shown} and {all_ - MOST_NAMES} more"
 
 
 class Findings:

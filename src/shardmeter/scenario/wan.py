@@ -18,7 +18,7 @@ from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.scenario import geography, uplinks
 from shardmeter.scenario.between import LineInput, LinkInput, SiteInput, WanInput
-from shardmeter.scenario.parts import Findings, Rows, listed_names, lookup
+from shardmeter.scenario.parts import MOST_NAMES, Findings, Rows, listed_names, lookup
 from shardmeter.scenario.uplinks import UPLINKS
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Island, Line, Region, Wan
@@ -409,11 +409,17 @@ def _refuse_pairs(
     lacking: npt.NDArray[np.bool_], what: str, sites: Sequence[_Site], way_out: str, found: Findings
 ) -> None:
     both = lacking & lacking.T
-    names = [f"{sites[a].name} and {sites[b].name}" for a, b in np.argwhere(np.triu(both, 1))]
-    names += [f"{sites[a].name} → {sites[b].name}" for a, b in np.argwhere(lacking & ~both) if a != b]
+    ways, one_ways = np.argwhere(np.triu(both, 1)), np.argwhere(lacking & ~both)
+    names = [f"{sites[a].name} and {sites[b].name}" for a, b in ways[:MOST_NAMES]]
+    names += [f"{sites[a].name} → {sites[b].name}" for a, b in one_ways[:MOST_NAMES]]
     if names:
         rule = "every two islands are joined: by a link, default, or regions that the catalog knows"
-        found.note(WAN, f"{what} {listed_names(names)}", f"say fleet.wan.default, or {way_out}", rule)
+        found.note(
+            WAN,
+            f"{what} {listed_names(names, len(ways) + len(one_ways))}",
+            f"say fleet.wan.default, or {way_out}",
+            rule,
+        )
 
 
 def _fill_defaults(tables: _Tables, found: Findings) -> None:

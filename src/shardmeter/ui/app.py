@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -252,12 +253,16 @@ def query_of(request: Request) -> str:
         raise BadScenario("the address has characters that are not escaped") from None
 
 
+class TooSlowError(Exception):
+    """A body that does not arrive in its time."""
+
+
 class TooLargeError(Exception):
     """A body beyond what is read."""
 
 
 async def body_of(request: Request) -> str:
-    """The body, bounded in bytes and in time. Raises TooLargeError, TooLongError, BadScenario."""
+    """The body, bounded in bytes and in time. Raises TooLargeError, TooSlowError, GoneError, BadScenario."""
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or len(length) > 12 or int(length) > LARGEST:
         raise TooLargeError
@@ -269,7 +274,9 @@ async def body_of(request: Request) -> str:
                 if len(found) > LARGEST:
                     raise TooLargeError
     except TimeoutError:
-        raise TooLongError from None
+        raise TooSlowError from None
+    except ClientDisconnect:
+        raise GoneError from None
     try:
         return found.decode("ascii")
     except UnicodeDecodeError:
@@ -312,8 +319,8 @@ def application(settings: Settings, ready: Callable[[], None] = lambda: None) ->
             await server.close()
             raise
         sweeping = asyncio.ensure_future(server.sweeping())
-        ready()
         try:
+            ready()
             yield
         finally:
             sweeping.cancel()
@@ -377,6 +384,7 @@ HANDLERS: dict[Any, Any] = {
         503, "the process that answered has ended (short of memory?); ask for less", **{"retry-after": "1"}
     ),
     TooLargeError: _saying(413, f"more than {LARGEST:,} bytes; a scenario is smaller"),
+    TooSlowError: _saying(408, f"the question did not arrive within {BODY_S:.0f} s", connection="close"),
     GoneError: _saying(499, "nobody waits for this answer any more"),
     404: _status,
     405: _status,

@@ -98,6 +98,10 @@ class Worker:
         self.answered += 1
         return found
 
+    def lives(self) -> bool:
+        """Whether the process is there."""
+        return self.process.is_alive()
+
     def end(self) -> None:
         """End the process."""
         with suppress(ValueError):  # it was ended before
@@ -191,9 +195,19 @@ class Lane:
         finally:
             self._line.leave()
 
+    async def _free(self) -> Worker:
+        """A worker that has nothing to do; one that was ended from outside meanwhile makes room for a fresh one."""
+        loop = asyncio.get_running_loop()
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.lives():
+                return worker
+            await loop.run_in_executor(self._threads, worker.end)
+        return await loop.run_in_executor(self._threads, Worker, self.setup)
+
     async def _asked(self, question: work.Question, limit: float) -> work.Reply:
         loop = asyncio.get_running_loop()
-        worker = self._idle.pop() if self._idle else await loop.run_in_executor(self._threads, Worker, self.setup)
+        worker = await self._free()
         asked = loop.run_in_executor(self._threads, worker.ask, question, limit)
         try:
             found = await asyncio.shield(asked)

@@ -73,10 +73,11 @@ def is_loopback(bound: str) -> bool:
 
 
 def bare(host: str) -> str:
-    """A Host header without its port, lower case: `[::1]:8642` is `::1`."""
+    """A Host header without its port, lower case: `[::1]:8642` is `::1`; empty for what is no such address in brackets."""
     text = host.strip().lower()
     if text.startswith("["):
-        return text[1:].partition("]")[0]
+        inside, closed, port = text[1:].partition("]")
+        return inside if closed and (not port or port.startswith(":")) else ""
     return text.rpartition(":")[0] if text.count(":") == 1 else text
 
 

@@ -61,17 +61,33 @@ def address_of(made: socket.socket) -> str:
 
 
 def serve(settings: Settings, made: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until an interrupt; `ready` is called when questions are answered. Raises Unavailable where the server cannot start."""
+    """Serve until an interrupt; `ready` is called when questions are answered. Raises Unavailable where the server cannot start, and as `ready` does."""
     import uvicorn
 
     from shardmeter.ui.app import application
+    from shardmeter.ui.connection import Connection
+
+    trouble: list[Exception] = []
+
+    def told() -> None:
+        try:
+            ready()
+        except Exception as error:
+            trouble.append(error)
+            raise
 
     config = uvicorn.Config(
-        application(settings, ready), http="h11", ws="none", lifespan="on", log_level="critical", access_log=False, server_header=False,
+        application(settings, told), http=Connection, ws="none", lifespan="on", log_level="critical", access_log=False, server_header=False,
         proxy_headers=False, h11_max_incomplete_event_size=LARGEST_HEAD, limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=30,
         timeout_graceful_shutdown=2,
     )  # fmt: skip
     server = uvicorn.Server(config)
-    server.run([made])
+    try:
+        server.run([made])
+    except SystemExit:  # it did not start
+        if not trouble:
+            raise Unavailable("the server could not start") from None
+    if trouble:
+        raise trouble[0]
     if not server.started:
         raise Unavailable("the server could not start")

@@ -17,7 +17,6 @@ import pytest
 
 import shardmeter
 from shardmeter.cli.main import main
-from shardmeter.core import files as core_files
 from shardmeter.render import paper_html, paper_markdown, reporting, yaml_text
 from shardmeter.render import report as page
 from shardmeter.render.heading import heading
@@ -372,23 +371,6 @@ def test_what_a_file_needs_is_told_before_any_work(monkeypatch, tmp_path):
         shardmeter.report("no-such-file.yaml", tmp_path / "report.pdf")
     with pytest.raises(shardmeter.BadScenario, match="no such file"):
         shardmeter.report("no-such-file.yaml", tmp_path / "report.html")
-
-
-def test_a_file_is_there_whole_or_as_it_was(monkeypatch, tmp_path):
-    file = tmp_path / "report.html"
-    file.write_bytes(b"before")
-    file.chmod(0o640)
-    core_files.written_whole(file, b"after")
-    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"after", 0o640)
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space"):
-        core_files.written_whole(file, b"never")
-    assert file.read_bytes() == b"after"
-    assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_the_distance_of_kinds_counts():

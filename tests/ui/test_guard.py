@@ -468,7 +468,7 @@ def connected(head_s=0.1, stalled_s=0.1):
     config.load()
     made, wire = Connection(config, ServerState(), {}), Wire()
     made.head_s, made.stalled_s = head_s, stalled_s
-    made.connection_made(wire)
+    made.connection_made(wire)  # type: ignore[arg-type]
     return made, wire
 
 

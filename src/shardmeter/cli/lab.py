@@ -12,7 +12,7 @@ import click
 
 from shardmeter.cli.options import format_option
 from shardmeter.cli.output import say, warn, write
-from shardmeter.cli.pictures import draw, drawable, plot_option, put, refuse_place
+from shardmeter.cli.pictures import draw, drawable, plot_option, refuse_place
 
 KINDS = ("auto", "netem", "tun", "loopback")
 EPILOG = """Examples:
@@ -146,15 +146,16 @@ def _document(found: Any) -> Any:
 
 def _reported(place: Path, page: Path | None = None, found: Any = None) -> Any:
     """The report of a folder, written into it as JSON, Markdown and trace."""
+    from shardmeter.core.files import put_file
     from shardmeter.lab import folder
     from shardmeter.lab.report import report as read
     from shardmeter.render import json_text, lab_trace, markdown
 
     found = read(place) if found is None else found
     document = _document(found)
-    put(str(place / folder.REPORT), json_text.text(document).encode())
-    put(str(page or place / folder.PAGE), markdown.text(document).encode())
-    put(str(place / folder.TRACE), lab_trace.text(found.data, found.logs).encode())
+    put_file(place / folder.REPORT, json_text.text(document))
+    put_file(page or place / folder.PAGE, markdown.text(document))
+    put_file(place / folder.TRACE, lab_trace.text(found.data, found.logs))
     return found
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shardmeter.cli.options import command_line, opened, scenario_options
-from shardmeter.cli.output import FULL, UnwritableError, say, warn, write
+from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.progress import counter, progress
-from shardmeter.core.errors import ShardMeterError
 
 if TYPE_CHECKING:
     from shardmeter.study.report import Report
@@ -105,18 +104,13 @@ def _again(asked: dict[str, Any], words: list[str]) -> str:
 
 
 def _put(answer: Report, out: str) -> None:
-    """Write the files and say which. Raises ShardMeterError where none can be, UnwritableError where a disk takes nothing."""
-    from shardmeter.core.files import written_whole
+    """Write the files and say which. Raises ShardMeterError where none can be, Unavailable where a disk takes nothing."""
+    from shardmeter.core.files import put_file
     from shardmeter.render.reporting import files
 
     with progress("drawing"):
         made = files(answer, out)
     for name, content in made.items():
-        try:
-            written_whole(Path(name), content)
-        except OSError as error:
-            if error.errno in FULL:
-                raise UnwritableError(f"{name}: {error.strerror}") from None
-            raise ShardMeterError(f"{name}: cannot be written ({error.strerror or 'no reason is given'})") from None
+        put_file(name, content)
     pictures = f", with {len(made) - 1} pictures beside it" if len(made) > 1 else ""
     say(f"written: {out}{pictures}")

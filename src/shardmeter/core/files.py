@@ -8,7 +8,6 @@ import errno
 import io
 import os
 import stat
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -89,41 +88,6 @@ def read_text(path: Path, what: str, most: int, error: type[ShardMeterError], su
     if "\0" in text:
         raise error(f"{name}: binary (control characters inside); {what} is plain text")
     return text
-
-
-def written_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all: beside it first, then in its place. What is no regular file (a device, a pipe) is written
-    as it is. Raises OSError; nothing is left behind then."""
-    if _is_there(path) and not path.is_file():
-        path.write_bytes(content)
-        return
-    place = path.resolve()
-    handle, beside = tempfile.mkstemp(prefix=f".{place.name[:64]}.", dir=place.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        mode = place.stat().st_mode if place.exists() else 0o666 & ~_umask()
-        Path(beside).chmod(stat.S_IMODE(mode))
-        Path(beside).replace(place)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-
-
-def _is_there(path: Path) -> bool:
-    """Whether a path leads to something. Raises OSError for what leads nowhere for good: links that end in each other."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _umask() -> int:
-    """What new files are not allowed; asked for by setting it, for there is no other way."""
-    now = os.umask(0o077)
-    os.umask(now)
-    return now
 
 
 def csv_lines(text: str, name: str, error: type[ShardMeterError]) -> list[tuple[int, list[str]]]:

@@ -174,6 +174,8 @@ def _collectives(ready: Priced, plan: Plan, held: Work, trained: Count) -> Count
     """Collectives that the gradients of the island's fullest stage pass in, of `trained` parameters that all islands of its cell hold.
 
     Leaves out: the first bucket of PyTorch's DDP, which is smaller."""
+    if plan.probes is not None:
+        return 1.0
     work, price, _, kinds = ready
     if fsdp.applies(plan):
         return max(float(kinds[at].stage.layers) for at, _, _ in held.runs) + 1.0

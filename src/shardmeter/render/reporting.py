@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, kind_of, shown
-from shardmeter.core.files import written_whole
+from shardmeter.core.files import put_file
 from shardmeter.render.heading import heading
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ def report(
     answer = found(document, rows, Asked(title=title, date=date, search=search, alternatives=count))
     if place is not None:
         for name, content in files(answer, place).items():
-            try:
-                written_whole(Path(name), content)
-            except OSError as error:
-                raise ShardMeterError(f"{name}: cannot be written ({error.strerror or 'no reason is given'})") from None
+            put_file(name, content)
     return answer
 
 

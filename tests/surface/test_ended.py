@@ -17,7 +17,7 @@ WITHIN = float(os.environ.get("ENDED_WITHIN", "5"))
 """Seconds; on a machine that does nothing else 1 holds (docs/hardening.md), which ENDED_WITHIN=1 asks for."""
 LARGE = ["--model", "deepseek-v3", "--gpus", "2048xH100-SXM5-80GB", "--global-batch", "15360"]
 OVER = ["--over", "plan.tp=1,2,4,8", "--over", "plan.recompute=none,selective,full", "--over", "run.global_batch=256..65536:x2",
-        "--over", "fleet.islands.0.fabric.bandwidth=1Gbps..400Gbps:log20", "--over", "plan.micro_batch=1..64"]  # fmt: skip
+        "--over", "fleet.islands.0.fabric.bandwidth=1Gbps..400Gbps:log20", "--over", "plan.micro_batch=1..64", "--over", "run.seq_len=1024..131072:x2"]  # fmt: skip
 OF_ONE = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB"]
 THREE = [str(EXAMPLES / "three-clouds-70b.yaml"), "--set", "fleet.use=any", "--set", "plan.sync.method=any", "--set", "plan.sync.sync_every=10..500:+10",
          "--set", "plan.sync.bits=2,4,8,16"]  # fmt: skip
@@ -27,11 +27,8 @@ COMMANDS = {
     "plan, processes": ["plan", *LARGE, "--processes", "2", "--save", "best.yaml"],
     "plan, islands": ["plan", *THREE],
     "plan, scale-across": ["plan", str(EXAMPLES / "scale-across.yaml"), "--scale-across", *MAP, "--save", "best.yaml"],
-    "sweep": ["sweep", *OF_ONE, *OVER],
     "sweep, file": ["sweep", *OF_ONE, *OVER, "-o", "grid.csv", "--workers", "2"],
-    "front": ["front", str(EXAMPLES / "three-clouds-money.yaml"), "--set", "plan.sync.method=any"],
     "validate": ["validate"],
-    "sensitivity": ["sensitivity", str(EXAMPLES / "three-clouds-money.yaml"), "--pairs", "12"],
 }
 SIGNALS = {"ctrl-c": (signal.SIGINT, 130), "end": (signal.SIGTERM, 143)}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shardmeter.core.record import changed
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells, prediction, report_words, sensitivity
 from shardmeter.render.document import Column, Section, Table
 from shardmeter.render.figure import Figure
@@ -136,7 +137,7 @@ def _always(answer: Answer) -> Iterator[Risk]:
     if zero:
         yield "what is learned", f"steps without a backward: the loss is not known ({zero['loss_text']})"
     memory = found["memory"]
-    guessed = sum(one["gib"] for one in memory["terms"] if one["exactness"] == "estimated")
+    guessed = plain_sum(one["gib"] for one in memory["terms"] if one["exactness"] == "estimated")
     if guessed:
         yield (
             "memory",

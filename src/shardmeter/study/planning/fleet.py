@@ -474,10 +474,9 @@ class _Teams:
 
     def without(self, joined: Joined) -> tuple[tuple[Row, tuple[int, ...]], ...]:
         """Teams of all islands but one that are better than the best of all, the best first, with what they leave out."""
-        everyone = tuple(range(len(self.scenario.fleet.islands)))
-        found: list[tuple[Row, tuple[int, ...]]] = []
         if not joined.rows:
             return ()
+        everyone, found = tuple(range(len(self.scenario.fleet.islands))), list[tuple[Row, tuple[int, ...]]]()
         for members in subsets.classes(self.scenario, self.kind, everyone):
             team = self.team(tuple(at for at in everyone if at != members[-1]))
             other = Joined(goal=self.goal, most=1)

@@ -296,7 +296,7 @@ class FleetPlans:
         found = [
             (
                 "the best plans of every kind of islands are those with the most tokens/s at its part of the batch, with the outer "
-                f"state beside them; the search joins the {max(len(one.tables) for one in self.found.insides)} best of each, shares "
+                f"state beside them; the search joins the {max((len(one.tables) for one in self.found.insides), default=0)} best of each, shares "
                 "the batch as predict does, and is exact over these"
             )
         ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.families import parameters
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Island, Plan, Run, Scenario
@@ -139,7 +140,7 @@ def _distance(scenario: Scenario, own: _Seen, other: Scenario) -> float:
         (OTHER_SHARDING, own.plan.sharding, theirs.plan.sharding),
         (MIXTURE, bool(scenario.model.experts), bool(other.model.experts)),
     )
-    return far + sum(weight for weight, one, another in kinds if one != another)
+    return far + plain_sum(weight for weight, one, another in kinds if one != another)
 
 
 def _load(scenario: Scenario, seen: _Seen) -> float:

@@ -49,7 +49,9 @@ from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.grammar import NAMES, parse_plan
 
 REFUSED, ANSWERED = 2.0, 60.0
-"""Seconds that a refusal may compute, and that an answer may take."""
+"""Seconds that a refusal may compute, and an answer."""
+STUCK = 1800.0
+"""Seconds after which what waits for something is given up."""
 MEMORY = 4 * 2**30
 """Bytes of address space that a whole run may take."""
 CODES = frozenset({0, 1, 2, 74})
@@ -434,19 +436,22 @@ def faults(target: str, count: int, seed: int = 0, ends: Counter[str] | None = N
 
 def _tried(do: Callable[[], object]) -> str:
     """How an input ends: answered, refused, or what else came out."""
-    before = signal.signal(signal.SIGALRM, _late)
-    signal.setitimer(signal.ITIMER_REAL, ANSWERED)
+    before = [(number, signal.signal(number, _late)) for number in (signal.SIGALRM, signal.SIGPROF)]
+    signal.setitimer(signal.ITIMER_PROF, ANSWERED)
+    signal.setitimer(signal.ITIMER_REAL, STUCK)
     try:
         do()
     except (ShardMeterError, BadQuantity) as error:
         return "refused" if str(error).strip() else "refused without a word"
     except TooLongError:
-        return f"no end within {ANSWERED:.0f} s\n{traceback.format_exc()}"
+        return f"no end within {ANSWERED:.0f} s of work or {STUCK:.0f} s\n{traceback.format_exc()}"
     except Exception:  # noqa: BLE001 — whatever else comes out is what is looked for
         return traceback.format_exc()
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
     return "answered"
 
 

@@ -9,7 +9,7 @@ import click
 from shardmeter.cli.options import opened, scenario_options
 from shardmeter.cli.output import warn, write
 from shardmeter.cli.pictures import draw, drawable, plot_option
-from shardmeter.cli.progress import counter
+from shardmeter.cli.progress import counter, took
 
 EPILOG = """Examples:
 
@@ -41,6 +41,7 @@ def front(deadline: str | None, budget: str | None, **asked: Any) -> int:
     with counter("front") as report:
         found = answer_to(document, rows, progress=report)
     answer = found.to_dict()
+    took(answer["space"], "fleets")
     if drawn:
         draw(page.figures(answer), asked["plot"])
     warn(answer["warnings"])

@@ -10,7 +10,7 @@ from shardmeter.cli.interrupts import INTERRUPTED, stoppable
 from shardmeter.cli.options import command_line, resolve, scenario_options
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import plot_option
-from shardmeter.cli.progress import counter
+from shardmeter.cli.progress import counter, took
 from shardmeter.cli.saving import savable, save_plan
 from shardmeter.cli.scale_across import plan_across, refuse_misplaced
 
@@ -95,6 +95,7 @@ def plan(
     with counter("points", shortens=True) as report, stoppable() as stop:
         found = plans_of(scenario, top=top, processes=processes, progress=report, stop=stop)
     answer = found.to_dict()
+    took(answer["space"])
     warn(answer["warnings"])
     if found.stopped:
         say(f"interrupted: the best of the first {found.tally.evaluated:,} plans is shown")
@@ -112,6 +113,7 @@ def _of_fleet(scenario: Scenario, asked: dict[str, Any], top: int, processes: in
     with counter("points", shortens=True) as report, stoppable() as stop:
         found = plan_fleet(scenario, top=top, processes=processes, progress=report, stop=stop)
     answer = found.to_dict()
+    took(answer["space"])
     warn(answer["warnings"])
     if found.stopped:
         say("interrupted: the best of what was searched is shown")

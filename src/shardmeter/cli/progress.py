@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 QUIET = 1.0
 """Seconds before anything is shown."""
@@ -51,6 +51,12 @@ def counter(label: str, *, shortens: bool = False) -> Iterator[Callable[[Counted
     finally:
         if person and width:
             _show(f"\r{' ' * width}\r")
+
+
+def took(space: Mapping[str, Any], what: str = "plans") -> None:
+    """Say how long a search took that took more than a second, where a person looks: the answer itself is the same every time."""
+    if space["seconds"] >= QUIET and sys.stderr.isatty():
+        _show(f"searched {space['evaluated']:,} {what} in {space['seconds']:.1f} s\n")
 
 
 def _left(seconds: float) -> str:

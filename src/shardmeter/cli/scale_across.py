@@ -11,7 +11,7 @@ from shardmeter.cli.interrupts import INTERRUPTED, stoppable
 from shardmeter.cli.options import command_line, opened
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import draw, drawable
-from shardmeter.cli.progress import counter
+from shardmeter.cli.progress import counter, took
 from shardmeter.cli.saving import savable, save
 from shardmeter.core.errors import BadScenario, Violation
 
@@ -66,6 +66,7 @@ def plan_across(asked: dict[str, Any]) -> int:
     with counter("points", shortens=True) as report, stoppable() as stop:
         found = scale_across(document, rows, wanted, progress=report, stop=stop)
     answer = found.to_dict()
+    took(answer["space"])
     if drawn and len(wanted.distance) < MAPPED:
         say(
             f"{asked['plot']}: not written, a picture takes two distances or more, as in --over distance='10 km,400 km'"

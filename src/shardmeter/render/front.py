@@ -114,7 +114,7 @@ def _table(answer: Answer) -> Table:
         for at, one in enumerate(points, 1)
     ]  # fmt: skip
     space = answer["space"]
-    caption = f"{space['fleets']:,} fleets of {space['offers']:,} sizes and prices, {space['evaluated']:,} evaluated in {space['seconds']:.1f} s."
+    caption = f"{space['fleets']:,} fleets of {space['offers']:,} sizes and prices, {space['evaluated']:,} evaluated."
     return Table(
         title=f"Which no other fleet beats in both: {len(points)}", columns=columns, rows=tuple(rows), caption=caption
     )

@@ -66,7 +66,7 @@ def sections(answer: Answer) -> tuple[Section, ...]:
 
 def _verdict(answer: Answer) -> str:
     space = answer["space"]
-    counted = f"{space['evaluated']:,} plans in {space['seconds']:.1f} s"
+    counted = f"{space['evaluated']:,} plans"
     if not space["optimal"]:
         counted = f"interrupted after {counted}"
     if not answer["plans"]:

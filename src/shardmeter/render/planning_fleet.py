@@ -64,7 +64,7 @@ def sections(answer: Answer) -> tuple[Section, ...]:
 
 def _verdict(answer: Answer) -> str:
     space = answer["space"]
-    counted = f"{space['evaluated'] - space['joint']:,} plans of islands, {space['joint']:,} of all together, in {space['seconds']:.1f} s"
+    counted = f"{space['evaluated'] - space['joint']:,} plans of islands, {space['joint']:,} of all together"
     if not answer["plans"]:
         return f"No plan is feasible: {counted}."
     first = answer["plans"][0]

@@ -273,7 +273,7 @@ def _open(case: Answer) -> list[Fact]:
 def _searched(space: Answer) -> Fact:
     """How many choices there were, and how many had to be priced."""
     rest = "no other can be faster" if space["optimal"] else "stopped there"
-    note = f"{space['plans']:,} plans on {space['networks']:,} networks; {space['evaluated']:,} priced in {space['seconds']:.1f} s, {rest}"
+    note = f"{space['plans']:,} plans on {space['networks']:,} networks; {space['evaluated']:,} priced, {rest}"
     return Fact(label="choices", value=f"{space['feasible']:,}", note=note)
 
 

@@ -68,16 +68,11 @@ _LONG = re.compile(r"\d{1,3}\.\d{6,}")
 def written(answer: Written, space: Space, seconds: float) -> Document:
     """What became of a sweep that goes to a file."""
     fits, fits_not, illegal = answer.counts
-    fresh = answer.chunks - answer.resumed
     facts = [Fact(label="file", value=str(answer.out), note=_state(answer))]
     if not answer.idle:
         facts.append(Fact(label="chunks done", value=f"{answer.chunks:,} of {space.chunks:,}"))
     if answer.resumed:
         facts.append(Fact(label="of those, done before", value=f"{answer.resumed:,}"))
-    facts.append(Fact(label="time", value=seconds, unit="s"))
-    if fresh and seconds:
-        rate = min(fresh * space.chunk, space.points) / seconds
-        facts.append(Fact(label="rate", value=f"{rate:,.0f} points/s"))
     data: dict[str, Any] = {
         "out": str(answer.out),
         "complete": answer.complete,

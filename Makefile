@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser lab laws fuzz pythons parsers lint types style pages format bench validate fit bless oracle docs site clean
+.PHONY: help demo test browser lab laws fuzz pythons sbom parsers lint types style pages format bench validate fit bless oracle docs site clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -50,6 +50,9 @@ parsers: $(VENV)/.ready-dev ## show every export to the real parser of its train
 	@$(BIN)/python scripts/parsers_record.py
 	@$(BIN)/python -m pytest -q tests/parsers -m parsers
 
+sbom: $(VENV)/.ready-dev ## the bill of materials: build/sbom.cdx.json (CycloneDX)
+	@$(BIN)/python scripts/sbom.py -o build/sbom.cdx.json
+
 lint: types style pages ## style, types, layers, spelling, generated pages (make -j2 lint: side by side)
 
 types: $(VENV)/.ready-dev
@@ -76,6 +79,7 @@ pages: $(VENV)/.ready-dev
 	@$(BIN)/python scripts/calibration_page.py --check
 	@$(BIN)/python scripts/threshold_figures.py --check
 	@$(BIN)/python scripts/audit_page.py --check
+	@$(BIN)/python scripts/sbom.py --check
 	@$(BIN)/python scripts/lab_page.py --check
 
 format: $(VENV)/.ready-dev ## let ruff rewrite what it can

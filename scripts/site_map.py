@@ -38,7 +38,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "How far to trust it",
         (
             "docs/accuracy.md", "docs/geo.md", "docs/runs.md", "docs/curves.md", "docs/cross-site.md", "docs/thresholds.md",
-            "docs/zoo.md", "docs/comparison*.md",
+            "docs/zoo.md", "docs/hardening.md", "docs/comparison*.md",
         ),
     ),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,10 +53,8 @@ def is_whole(one: ast.expr) -> bool:
 
 
 def test_floats_are_added_plainly():
-    trees = {
-        path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in SOURCE.rglob("*.py")
-    }
+    texts = {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    trees = {name: ast.parse(text) for name, text in texts.items() if re.search(r"\bsum\b", text)}
     found = {
         name: lines
         for name, tree in trees.items()

@@ -131,7 +131,12 @@ def test_a_plan_of_several_islands(capsys, tmp_path, seed):
 @pytest.mark.parametrize("seed", range(max(MANY // 4, 2)))
 def test_a_point_of_a_front(capsys, tmp_path, seed):
     file = tmp_path / "fleet.json"
-    file.write_text(json.dumps(fleet(random.Random(1000 + seed))), encoding="utf-8")
+    question = fleet(random.Random(1000 + seed))
+    question["fleet"]["islands"] = [
+        one | {"gpus": f"16x{one['gpus'].partition('x')[2]}"} for one in question["fleet"]["islands"][:2]
+    ]
+    question["plan"] |= {"tp": 1, "pp": 1}
+    file.write_text(json.dumps(question), encoding="utf-8")
     found = asked(capsys, "front", str(file))
     for one in found["points"] if found else ():
         compare(again(capsys, tmp_path, one["scenario"]), {name: one[name] for name in (*SAME, *OF_RUN) if name in one})

@@ -47,11 +47,12 @@ def structures(draw: st.DrawFn) -> Question:
     pp = draw(st.sampled_from([n for n in (1, 1, 2, 3, 4, 8) if n <= fewest]))
     rounds = [v for v in (2, 3, 4) if v * pp <= fewest]
     schedule = draw(st.sampled_from(["gpipe", "1f1b", *(["interleaved"] if pp > 1 and rounds else [])]))
+    sharding = draw(st.sampled_from(SHARDINGS))
     plan = Plan(
         pp=pp,
         schedule=schedule,
         virtual_stages=draw(st.sampled_from(rounds)) if schedule == "interleaved" else 1,
-        sharding=draw(st.sampled_from(SHARDINGS)),
+        sharding=sharding,
         reshard=draw(st.booleans()),
         recompute=draw(st.sampled_from([*RECOMPUTE, *[LISTED] * (model.family == "decoder")])),
         precision=draw(st.sampled_from([word for word, one in RECIPES.items() if set(one.needs) <= set(device.peak)])),
@@ -63,7 +64,10 @@ def structures(draw: st.DrawFn) -> Question:
                 ["all", "all", "lora(r=8)", "lora(r=16,on=qkv)", "head", *["layer:1-2+embedding"] * stacked_once]
             )
         ),
-        offload=tuple(kind for kind in KINDS if draw(st.integers(0, 7)) == 0 and stacked_once),
+        offload=tuple(
+            kind for kind in KINDS
+            if draw(st.integers(0, 7)) == 0 and stacked_once and (kind != "parameters" or sharding in ("fsdp", "zero3"))
+        ),
         master_dtype=draw(st.sampled_from(["fp32", "bf16"])),
         sequence_parallel=draw(st.booleans()),
         cp_kind=draw(st.sampled_from(["ring", "all-gather", "ulysses"])),

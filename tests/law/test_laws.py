@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shardmeter.core.record import changed
@@ -141,6 +141,20 @@ def test_better_hardware_is_never_slower(kind: str, question: Any, data: Any) ->
     before, after = evaluate(**one), evaluate(**faster(one, kind, by))
     more = straggling(before, after) if kind == "launch overhead" else 0.0
     assert after.step_time <= before.step_time * (1.0 + ROUNDING) + more
+
+
+@pytest.mark.parametrize("kind", ["peak", "fabric bandwidth", "latency"])
+@settings(max_examples=max(PLANS // 7, 36), deadline=None)
+@given(data=st.data())
+def test_better_hardware_is_never_slower_with_a_host_that_helps(kind: str, question: Any, data: Any) -> None:
+    one = data.draw(question)
+    assume(one["model"].family not in ("dual_encoder", "multimodal", "encoder_decoder"))
+    kinds = ["optimizer", "activations", *["parameters"] * (one["plan"].sharding in ("fsdp", "zero3"))]
+    away = data.draw(st.lists(st.sampled_from(kinds), min_size=1, unique=True))
+    optimizer = "adamw" if one["plan"].optimizer == "muon" else one["plan"].optimizer
+    one = one | {"plan": changed(one["plan"], offload=tuple(away), optimizer=optimizer)}
+    before, after = evaluate(**one), evaluate(**faster(one, kind, data.draw(st.floats(1.001, 50.0))))
+    assert after.step_time <= before.step_time * (1.0 + ROUNDING)
 
 
 @law

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from shardmeter.engine.price import Prices
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import adapters, data, fsdp, offload, precision
+from shardmeter.strategies import adapters, data, fsdp, offload, pipeline, precision
 
 
 def copies(model: Model, work: Work, price: Prices, plan: Plan, stack: Stack, name: str) -> Copies:
@@ -34,12 +35,12 @@ def copies(model: Model, work: Work, price: Prices, plan: Plan, stack: Stack, na
 
 
 def update(
-    work: Work, price: Prices, plan: Plan, lasting: Mapping[str, Seconds], waited: Seconds
+    work: Work, price: Prices, plan: Plan, lasting: Mapping[str, Seconds], waited: Mapping[pipeline.Stage, Seconds]
 ) -> tuple[Seconds, Seconds]:
     """(exposed, hidden) seconds of an offloaded optimizer step: gradients go down behind the last backward, unit by unit; the host
     updates unit by unit while what is done comes up again (Ren 2021 §5.2). `lasting`: the last backward of one piece of a block,
     empty where all reductions come after it: gradients then go down behind the reduction of the next unit; `waited`: for
-    reductions after the last backward.
+    reductions after the last compute of each stage's backward (of a device with two stages, the less).
 
     Two machines in a row are done at the largest, over every unit, of the first's work up to it and the second's from it on; in
     a row of equals that is at the first or the last. The device with most to do, element by element."""
@@ -50,9 +51,10 @@ def update(
             (name, part * demand.unit_share(work, name, plan), count)
             for stage in stages for name, count in demand.contents(stage) if count
         ]  # fmt: skip
+        waits = functools.reduce(np.minimum, (waited[stage] for stage in stages))
         every = np.maximum(add.folded(float(count) * owned for _, owned, count in units), 1.0)
         groups = [
-            (*unit(owned, price, plan), lasting[name] if lasting else waited * owned / every, count)
+            (*unit(owned, price, plan), lasting[name] if lasting else waits * owned / every, count)
             for name, owned, count in units
         ]
         if not groups:
@@ -63,7 +65,7 @@ def update(
             for (down, _, _, own, count), after in zip(groups[::-1], behind, strict=True)
             for row in ((down, own, count - 1), (down, after, 1))
         ]
-        late = np.maximum(hide.chain(downs) - (waited if lasting else 0.0), groups[0][0])
+        late = np.maximum(hide.chain(downs) - (waits if lasting else 0.0), groups[0][0])
         total = add.folded(float(count) * (down + busy + up) for down, busy, up, _, count in groups)
         mine = late + _flow([(busy, up, count) for _, busy, up, _, count in groups])
         more = np.greater(mine, shown)

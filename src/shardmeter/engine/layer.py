@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shardmeter.core.formula import under, within
 from shardmeter.core.record import changed, record
@@ -116,13 +116,13 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
 
 def _folded(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     ledgers: dict[str, Ledger] = {phase: {} for phase in DIRECTIONS}
-    windows: dict[tuple[str, str, bool], Seconds] = {}
+    windows: dict[tuple[str, str, bool], list[tuple[Seconds, Number]]] = {}
     products: Ledger = {}
     for op, portion in work.ops:
         label = "recompute" if op.replay else LABELS[op.kind]
         with under(label, portion=portion):
             seconds = price.compute(op)
-        windows[op.label, op.phase, op.replay] = seconds
+        windows.setdefault((op.label, op.phase, op.replay), []).append((seconds, portion))
         add.merged(ledgers[op.phase], {label: seconds}, portion)
         if op.kind == "gemm" and not op.replay:
             add.merged(products, {op.phase + op.split: seconds}, portion)
@@ -141,7 +141,7 @@ def _folded(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         _occupied(collectives[transfer.phase], transfer, charge, portion)
         _carried(carried, transfer, charge, {term: shown}, portion)
     for transfer, portion, replay in work.behind:
-        window = windows[transfer.hides_under, transfer.phase, replay]
+        window = _mean(windows[transfer.hides_under, transfer.phase, replay])
         exposed, covered, charge = _behind(transfer, window, portion, price, stack)
         add.merged(ledgers[transfer.phase], exposed, portion)
         add.merged(hidden, covered, portion)
@@ -164,6 +164,13 @@ def _folded(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         replicate=replicate, collectives=collectives,
         serial={phase: _together(charges.values()) for phase, charges in collectives.items()}, host=host, carried=carried,
     )  # fmt: skip
+
+
+def _mean(parts: Sequence[tuple[Seconds, Number]]) -> Seconds:
+    """Seconds of a compute that is done in one way in a portion of the pieces and in another in the rest."""
+    if len(parts) == 1:
+        return parts[0][0]
+    return add.folded(portion * seconds for seconds, portion in parts) / add.folded(portion for _, portion in parts)
 
 
 def _occupied(charges: Charges, transfer: Transfer, charge: Charge, portion: Number) -> None:

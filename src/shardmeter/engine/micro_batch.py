@@ -32,6 +32,8 @@ class MicroBatch:
     exposed: Ledger
     hidden: Ledger
     slot: Slot
+    waits: Seconds = 0.0
+    """How long its last backward waits for reductions when nothing is left to compute."""
 
 
 def micro_batch(
@@ -48,13 +50,20 @@ def micro_batch(
     for name, count in contents(stage):
         add.merged(hidden, pieces[name].hidden, float(count))
     ending: Seconds = 0.0
+    waits: Seconds = 0.0
     if fsdp.applies(plan):
+        rows = [_expanded(layers) for layers in chunks(stage, plan)]
+        waits = _turn_ends(stage, pieces, rows[:1], apart=parted(plan))
         shown, behind, longer, ending = _accumulated(stage, pieces, plan, stack, micro_batches)
         add.merged(exposed, shown, 1.0)
         add.merged(hidden, behind, 1.0)
         add.merged(times, longer, 1.0)
     if {"parameters", "activations"} & set(plan.offload):
-        add.merged(times, _copied(stage, pieces, plan, stack, exposed, hidden), 1.0)
+        shown, behind, longer, late = _copied(stage, pieces, plan, stack, micro_batches)
+        add.merged(exposed, shown, 1.0)
+        add.merged(hidden, behind, 1.0)
+        add.merged(times, longer, 1.0)
+        ending = ending + late
     slot = Slot(
         first=stage.first,
         count=stage.count,
@@ -64,7 +73,7 @@ def micro_batch(
         ending=ending,
         chunks=_virtual(stage, pieces, plan, stack, micro_batches),
     )
-    return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot)
+    return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot, waits=waits)
 
 
 def _virtual(
@@ -304,9 +313,19 @@ def _accumulated(
     loud = _sharded(stage, pieces, plan, stack)
     if data.reduces_each(plan, stack.accumulate):
         return *loud, 0.0
-    still = {name: changed(piece, scatter=NOTHING, replicate=NOTHING) for name, piece in pieces.items()}
-    quiet = _sharded(stage, still, plan, stack)
-    share = 1.0 / micro_batches
+    return _averaged(loud, _sharded(stage, _still(pieces), plan, stack), 1.0 / micro_batches)
+
+
+def _still(pieces: dict[str, Piece]) -> dict[str, Piece]:
+    """The pieces of a micro-batch that reduces nothing."""
+    return {name: changed(piece, scatter=NOTHING, replicate=NOTHING) for name, piece in pieces.items()}
+
+
+def _averaged(
+    loud: tuple[Ledger, Ledger, Ledger], quiet: tuple[Ledger, Ledger, Ledger], share: Ratio
+) -> tuple[Ledger, Ledger, Ledger, Seconds]:
+    """(exposed, hidden) of the mean micro-batch, of which a `share` is loud, the seconds by phase of a quiet one, and what the loud
+    one takes longer."""
 
     def mean(one: Ledger, other: Ledger) -> Ledger:
         return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
@@ -316,9 +335,17 @@ def _accumulated(
 
 
 def _copied(
-    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, exposed: Ledger, hidden: Ledger
-) -> dict[str, Seconds]:
-    """Copies between device and host behind a stage's layers: seconds by phase that they add.
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
+) -> tuple[Ledger, Ledger, Ledger, Seconds]:
+    """The same of copies between device and host: the last backward of a step, which alone may reduce, is a longer window."""
+    loud = _copies(stage, pieces, plan, stack)
+    if not fsdp.applies(plan) or data.reduces_each(plan, stack.accumulate):
+        return *loud, 0.0
+    return _averaged(loud, _copies(stage, _still(pieces), plan, stack), 1.0 / micro_batches)
+
+
+def _copies(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> tuple[Ledger, Ledger, Ledger]:
+    """Copies between device and host behind a stage's layers: (exposed, hidden, seconds by phase that they add).
 
     A shard comes up one layer before its gather, what a layer kept one layer before its backward; what it keeps goes down
     behind the layer after it. They share the window with the gathers of sharded parameters, each on a channel of its own. Of
@@ -337,9 +364,7 @@ def _copied(
             INPUT_GRAD: longer[INPUT_GRAD] + _copied_backward([pieces[name] for name in row], head, plan, stack),
         }
     shown = longer[FORWARD] + longer[INPUT_GRAD]
-    add.merged(exposed, {HOST: shown}, 1.0)
-    add.merged(hidden, {HOST: add.larger(moved - shown, 0.0)}, 1.0)
-    return longer
+    return {HOST: shown}, {HOST: add.larger(moved - shown, 0.0)}, longer
 
 
 def _copied_forward(

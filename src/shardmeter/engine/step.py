@@ -74,7 +74,7 @@ def step(
     if losses is not None:
         with under(probes.LOSSES):
             add.merged(exposed, {probes.LOSSES: price.transfer(losses).seconds}, 1.0)
-    updating, behind = update(work, pieces, price, plan, waited)
+    updating, behind = update(work, pieces, price, plan, {one.stage: waited + one.waits for one in stages})
     add.merged(exposed, updating, 1.0)
     add.merged(hidden, behind, 1.0)
     exposed["stragglers"] = stragglers(work, stages, updating["optimizer"], plan, stack)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from shardmeter.core.formula import under
@@ -15,13 +17,14 @@ from shardmeter.specs.demands import WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp, optimizer
+from shardmeter.strategies.pipeline import Stage
 
 
 def update(
-    work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, waited: Seconds = 0.0
+    work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, waited: Mapping[Stage, Seconds]
 ) -> tuple[Ledger, Ledger]:
-    """(exposed, hidden) seconds of the update on the device with most to do. `waited`: what the step has waited for reductions
-    since its last backward; copies to the host go on meanwhile."""
+    """(exposed, hidden) seconds of the update on the device with most to do. `waited`: for reductions, since the last compute of
+    a stage's backward; copies to the host go on meanwhile."""
     if "optimizer" in plan.offload:
         with under(HOST):
             lasting = {name: _backward(piece, plan, price.stack.contention) for name, piece in pieces.items()}

@@ -241,7 +241,7 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
     charges = gradient_charges(work, one.stage, price, plan)
     exposed, hidden, slot = dict(one.exposed), dict(one.hidden), one.slot
     kind = "weight_grad" if parted(plan) else "input_grad"
-    virtual = list(slot.chunks)
+    virtual, waits = list(slot.chunks), one.waits
     parts = released(work, one.stage, charges, pieces, plan, backward=True, final=False)
     for behind_it, part in enumerate(parts, start=1):
         train = [group for group in part if group.count]
@@ -252,9 +252,10 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
         add.merged(exposed, {"gradient reduction": shown.exposed, "contention": shown.slowed}, 1.0)
         add.merged(hidden, {"gradient reduction": shown.hidden}, 1.0)
         slot = _longer(slot, kind, shown.cost)
+        waits = shown.cost
         if virtual:
             virtual[-behind_it] = _longer(virtual[-behind_it], kind, shown.cost)
-    return changed(one, exposed=exposed, hidden=hidden, slot=changed(slot, chunks=tuple(virtual)))
+    return changed(one, exposed=exposed, hidden=hidden, slot=changed(slot, chunks=tuple(virtual)), waits=waits)
 
 
 def _longer(slot: Slot, kind: str, seconds: Seconds) -> Slot:

@@ -18,14 +18,14 @@ from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import EXCHANGE, HOST, Carried, Ledger, Piece
-from shardmeter.engine.micro_batch import MicroBatch, Window, behind, lasting
+from shardmeter.engine.micro_batch import MicroBatch, Window, behind, chunks, lasting
 from shardmeter.engine.price import NOTHING, Charge
 from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
-from shardmeter.strategies.pipeline import Stage
+from shardmeter.strategies.pipeline import Blocks, Stage
 
 MERGED = ("1f1b", "interleaved")
 """Schedules that alternate one forward and one backward, which a stack may merge."""
@@ -73,9 +73,9 @@ def merged(
     found: list[MicroBatch] = []
     for stage in stages:
         joint = _stages(stage.stage, stage.stage, pieces, plan, stack)
-        later, chunks = float(plan.pp - 1 - stage.slot.first), float(plan.virtual_stages)
-        ahead = 1.0 + (later if chunks == 1.0 else 2.0 * later + (chunks - 1.0) * plan.pp)
-        share = np.maximum(1.0 - ahead / (chunks * work.micro_batches), 0.0)
+        later, turns = float(plan.pp - 1 - stage.slot.first), float(plan.virtual_stages)
+        ahead = 1.0 + (later if turns == 1.0 else 2.0 * later + (turns - 1.0) * plan.pp)
+        share = np.maximum(1.0 - ahead / (turns * work.micro_batches), 0.0)
         exposed, hidden = dict(stage.exposed), dict(stage.hidden)
         add.merged(exposed, joint.exposed, share)
         add.merged(hidden, joint.hidden, share)
@@ -95,26 +95,37 @@ def exchanges(there: Piece, back: Piece) -> bool:
 
 
 def _stages(there: Stage, back: Stage, pieces: Mapping[str, Piece], plan: Plan, stack: Stack) -> Joint:
-    """Layers in order with layers in reverse order; those that are left over are alone."""
-    rows = [[name for name, count in stage.contents for _ in range(count)] for stage in (there, back)]
-    rows[1].reverse()
+    """Layers in order with layers in reverse order, each turn of the one with a turn of the other; those that are left over are
+    alone."""
+    turns = [
+        (_layers(one), _layers(other)[::-1])
+        for one, other in zip(chunks(there, plan), chunks(back, plan)[::-1], strict=True)
+    ]
     exposed: Ledger = {}
     hidden: Ledger = {}
-    pairs = list(zip(*rows, strict=False))
-    if not any(exchanges(pieces[one], pieces[other]) for one, other in pairs):
+    if not any(exchanges(pieces[one], pieces[other]) for rows in turns for one, other in zip(*rows, strict=False)):
         return Joint(exposed={}, hidden={})
-    for names, count in Counter(_neighbours(rows, k, head=back.head) for k in range(len(pairs))).items():
+    pairs = Counter(
+        _neighbours(rows, at, head=back.head and turn == 0)
+        for turn, rows in enumerate(turns) for at in range(min(map(len, rows)))
+    )  # fmt: skip
+    for names, count in pairs.items():
         own, other, *moved = names
         one = _Pair(pieces[own], pieces[other], *(pieces[name] if name else None for name in moved))
         shown, covered = _joint(one, plan, stack)
         add.merged(exposed, shown, float(count))
         add.merged(hidden, covered, float(count))
     if there.head and fsdp.applies(plan) and data.reduces_each(plan, stack.accumulate):
-        last, edge = pieces[rows[1][-1]].reduce.seconds, pieces["embedding"].backward if back.embedding else 0.0
+        final = _layers(back.contents)[0]
+        last, edge = pieces[final].reduce.seconds, pieces["embedding"].backward if back.embedding else 0.0
         more = hide.late(last, edge + pieces["head"].forward) - hide.late(last, edge)  # a head computes beside it too
         add.merged(exposed, {"gradient reduction": more}, 1.0)
         add.merged(hidden, {"gradient reduction": -more}, 1.0)
     return Joint(exposed=exposed, hidden=hidden)
+
+
+def _layers(blocks: Blocks) -> tuple[str, ...]:
+    return tuple(name for name, count in blocks for _ in range(count))
 
 
 def _neighbours(rows: Sequence[Sequence[str]], at: int, *, head: bool) -> tuple[str, ...]:

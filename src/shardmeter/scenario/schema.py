@@ -434,7 +434,9 @@ def _inside(shape: Any, loc: Path) -> list[type[BaseModel]]:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The pydantic models inside an annotation."""
+    """The pydantic models inside an annotation; of a part that may be a catalog name, that of its inline fields."""
+    if isinstance(annotation, _Named):
+        return [inline(annotation.record)]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models(inner)]

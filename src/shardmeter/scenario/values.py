@@ -267,6 +267,11 @@ Steps: TypeAlias = Annotated[tuple[float, str], BeforeValidator(_counted(("steps
 
 def _gpus(value: Any) -> tuple[float, str]:
     match = _GPUS.fullmatch(value) if isinstance(value, str) and len(value) < 200 else None
+    if isinstance(value, list) or (match is not None and re.search(r"[,+;]\s*[0-9]+\s*[xX×*]", match.group(2))):
+        way_out = "list them as fleet.islands: [{gpus: 64xH100-SXM5-80GB}, {gpus: 32xA100-SXM4-80GB}]"
+        raise refused(f"{shown(value)} names several islands", way_out, rule="gpus is one island: NxNAME")
+    if isinstance(value, str) and value.lower().endswith((".yaml", ".yml", ".json", ".toml")):
+        raise refused(f"{shown(value)} is a file", "name it as SCENARIO, without --gpus", rule="gpus is NxNAME")
     if match is None:
         raise refused(f"{shown(value)} is no NxNAME", "as in 64xH100-SXM5-80GB")
     return _number("count", Bound(1, GPUS, True))(match.group(1)), match.group(2)

@@ -170,7 +170,7 @@ def _first(plausible: str, plausibility: float, count: int = 2) -> str:
         ("likely", 0.3, 2, "The most plausible single cause: "),
         ("likely", 0.3, 1, "The only single cause: "),
         ("possible", 0.02, 2, "No single cause stands out; the likeliest of the possible ones: "),
-        ("possible", 0.02, 1, "No single cause stands out; the only one that suffices is no more than possible: "),
+        ("possible", 0.02, 1, "The only single cause, and no more than possible: "),
         ("unlikely", 0.002, 2, "No single cause is plausible; the least unlikely is: "),
     ],
 )

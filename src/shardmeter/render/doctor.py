@@ -94,12 +94,9 @@ def _first(answer: Answer) -> str:
     if first["plausible"] == "unlikely":
         return f"No single cause is plausible; the least unlikely is: {_said(first)}."
     if first["plausible"] == "possible":
-        told = (
-            "the likeliest of the possible ones"
-            if len(causes) > 1
-            else "the only one that suffices is no more than possible"
-        )
-        return f"No single cause stands out; {told}: {_said(first)}."
+        alone = "The only single cause, and no more than possible"
+        told = "No single cause stands out; the likeliest of the possible ones" if len(causes) > 1 else alone
+        return f"{told}: {_said(first)}."
     return f"The {'most plausible' if len(causes) > 1 else 'only'} single cause: {_said(first)}."
 
 

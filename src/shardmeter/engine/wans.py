@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -109,8 +110,8 @@ class Networks:
             )
         asked = *_asked(one, cells, sync, own=own), *weights, np.asarray(idle, dtype=float).tobytes()
         if not self.many:
-            told = {"own": own, "weights": weights, "idle": idle}
-            return self._once(("alone", *asked), lambda: self._prices(one, cells, sync, **told)[0])
+            made = functools.partial(self._prices, one, cells, sync, own=own, weights=weights, idle=idle)
+            return self._once(("alone", *asked), lambda: made()[0])
         key = "stacked", *asked
         return self._once(key, lambda: self._abreast(one, cells, sync, own=own, weights=weights, idle=idle))
 

@@ -1,8 +1,9 @@
-# The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
+# The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv,
+# or the folder that `make VENV=… demo` names.
 .DEFAULT_GOAL := help
 .PHONY: help demo test browser lab laws fuzz pythons sbom parsers lint types style pages format bench validate fit bless oracle docs site clean
 
-VENV := .venv
+export VENV ?= .venv
 BIN := $(VENV)/bin
 SET_UP := pyproject.toml constraints.txt scripts/setup.sh
 DEMO := examples/llama-8b-64xh100.yaml
@@ -128,6 +129,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 site: $(VENV)/.ready-dev ## build all pages as a site: site/index.html (offline; a warning is an error)
 	@$(BIN)/python scripts/build_site.py
 
-clean: ## remove .venv and every cache
-	@rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+clean: ## remove the environment (.venv) and every cache
+	@if [ -e "$(VENV)/pyvenv.cfg" ]; then rm -rf "$(VENV)"; fi
+	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
 	@find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +

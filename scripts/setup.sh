@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes .venv and installs ShardMeter into it: `scripts/setup.sh run` for use, `scripts/setup.sh dev` with the tools.
+# Makes .venv (or the folder in $VENV) and installs ShardMeter into it: `scripts/setup.sh run` for use, `scripts/setup.sh dev` with the tools.
 # Takes uv where it is there, else venv and pip; any Python from 3.11 on (or the one in $PYTHON).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind="${1:-run}"
-venv=.venv
+venv="${VENV:-.venv}"
 recent='import sys; sys.exit(sys.version_info < (3, 11))'
 
 find_python() {
@@ -20,6 +20,10 @@ find_python() {
 }
 
 if ! "$venv/bin/python" -c "$recent" 2>/dev/null; then
+  if [[ -e "$venv" && ! -e "$venv/pyvenv.cfg" && -n "$(ls -A "$venv")" ]]; then
+    echo "$venv holds something else than an environment of Python: name another folder in VENV" >&2
+    exit 1
+  fi
   python="$(find_python)"
   echo "making $venv with $("$python" --version)" >&2
   rm -rf "$venv"

@@ -13,10 +13,22 @@ import pytest
 import shardmeter
 from shardmeter.cli import main
 from shardmeter.core.errors import BadScenario
+from shardmeter.render.doctor import MEANING, verdict
 from shardmeter.study.doctor import measured
+from shardmeter.study.doctor.findings import LIKELY, POSSIBLE
 
 EXAMPLE = "examples/llama-8b-64xh100.yaml"
 SLOW = ("--measured", "tokens_per_s_per_gpu=2100")
+NOTHING_STANDS_OUT = (
+    "--model",
+    "llama-3.1-8b",
+    "--gpus",
+    "8xH100-SXM5-80GB",
+    "--plan",
+    "fsdp",
+    "--measured",
+    "tokens_per_s_per_gpu=2500",
+)
 KEYS = {
     "version", "data_date", "verdict", "readings", "rules", "primary", "causes", "insufficient", "pairs", "next", "contradictions",
     "against", "level", "assumptions", "warnings", "figures",
@@ -143,3 +155,43 @@ def test_pictures(run, tmp_path):
     drawn = (tmp_path / "why-implied.svg").read_text(encoding="utf-8")
     assert "network between nodes" in drawn
     assert (tmp_path / "why-reach.svg").exists()
+
+
+def _first(plausible: str, plausibility: float, count: int = 2) -> str:
+    """The verdict where the best cause has such a plausibility."""
+    answer = shardmeter.doctor(EXAMPLE, measured={"tokens_per_s_per_gpu": 2100}).to_dict()
+    best = {**answer["causes"][0], "plausible": plausible, "plausibility": plausibility}
+    return verdict({**answer, "causes": [best, *answer["causes"][1:]][:count]})
+
+
+@pytest.mark.parametrize(
+    ("word", "number", "count", "says"),
+    [
+        ("likely", 0.3, 2, "The most plausible single cause: "),
+        ("likely", 0.3, 1, "The only single cause: "),
+        ("possible", 0.02, 2, "No single cause stands out; the likeliest of the possible ones: "),
+        ("possible", 0.02, 1, "The only single cause, and no more than possible: "),
+        ("unlikely", 0.002, 2, "No single cause is plausible; the least unlikely is: "),
+    ],
+)
+def test_only_what_is_likely_is_called_most_plausible(monkeypatch, request, word, number, count, says):
+    monkeypatch.chdir(request.config.rootpath)
+    assert says in _first(word, number, count)
+
+
+def test_a_cause_of_two_in_a_hundred_is_not_called_most_plausible(run):
+    """A real question whose best cause is no more than possible, and what the number beside it means."""
+    code, out, _ = run(*NOTHING_STANDS_OUT)
+    assert code == 0
+    assert "No single cause stands out; the likeliest of the possible ones: " in out
+    assert "most plausible" not in out
+    assert " ".join(MEANING.split()) in " ".join(out.split())
+    first = json.loads(run(*NOTHING_STANDS_OUT, "--format", "json")[1])["causes"][0]
+    assert POSSIBLE <= first["plausibility"] < LIKELY
+
+
+def test_what_the_number_means_is_said_wherever_it_stands(run):
+    _, likely, _ = run(EXAMPLE, *SLOW)
+    _, in_pairs, _ = run(EXAMPLE, "--measured", "tokens_per_s_per_gpu=12000")
+    assert "no probability" in likely
+    assert "no probability" in in_pairs

@@ -178,8 +178,16 @@ def test_an_unknown_name_alone_is_an_unknown_name() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("fleet.wan", {"default": {"rtt": "1 ms"}}, "fleet.wan changes nothing: there is one island"),
-        ("plan.sync", {"method": "diloco"}, "plan.sync changes nothing: there is one island"),
+        (
+            "fleet.wan",
+            {"default": {"rtt": "1 ms"}},
+            "fleet.wan changes nothing: there is one island; several are listed in fleet.islands: [{gpus: …}, {gpus: …}]",
+        ),
+        (
+            "plan.sync",
+            {"method": "diloco"},
+            "plan.sync changes nothing: there is one island; several are listed in fleet.islands: [{gpus: …}, {gpus: …}]",
+        ),
         ("plan.placement", {"pp": ["oregon"]}, "plan.placement changes nothing: there is one island"),
     ],
 )

@@ -1,8 +1,13 @@
 """The command line cannot grow or shrink by accident: a new option is added here too."""
 
+import inspect
+import re
+from pathlib import Path
+
 import click
 import pytest
 
+import shardmeter
 from shardmeter.cli import cli
 
 SCENARIO = {
@@ -110,3 +115,28 @@ def test_the_commands_of_the_lab():
         assert command.help
         assert "Examples:" in str(command.epilog)
         assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
+
+
+EVERY = re.compile(
+    r"`--format table`, `json` or `csv`, but for (?P<formless>.*?), which serves a page;\s+and, but for (?P<apart>.*?), a function of the same name",
+    re.DOTALL,
+)
+
+
+def test_what_the_readme_says_of_every_command():
+    """Which command has which formats, and which is a function in Python: the sentence names exactly the others."""
+    said = EVERY.search((Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8"))
+    assert said is not None
+    formless, apart = (set(re.findall(r"`([a-z]+)`", said[part])) for part in ("formless", "apart"))
+    single = {name: command for name, command in cli.commands.items() if not isinstance(command, click.Group)}
+    for group in (command for command in cli.commands.values() if isinstance(command, click.Group)):
+        single |= {f"{group.name} {name}": command for name, command in group.commands.items()}
+    formats = {
+        name: [getattr(p.type, "choices", ()) for p in one.params if "--format" in p.opts]
+        for name, one in single.items()
+    }
+    assert {name for name, found in formats.items() if not found} == formless
+    assert all(list(found[0]) == ["table", "json", "csv"] for name, found in formats.items() if name not in formless)
+    assert all("Examples:" in str(command.epilog) for command in single.values())
+    functions = {name: getattr(shardmeter, {"import": "import_config"}.get(name, name), None) for name in cli.commands}
+    assert {name for name, found in functions.items() if not inspect.isfunction(found)} == apart

@@ -39,7 +39,7 @@ from shardmeter.cli.tradeoffs import tradeoffs
 from shardmeter.cli.transitions import transitions
 from shardmeter.cli.ui import ui
 from shardmeter.cli.validate import validate
-from shardmeter.core.errors import ShardMeterError, Unavailable
+from shardmeter.core.errors import ShardMeterError, Unavailable, printable
 from shardmeter.core.files import REFUSED, file_name
 from shardmeter.core.interrupts import Terminated
 
@@ -156,6 +156,11 @@ def _usage(error: click.ClickException) -> str:
         return says
     if error.format_message() == context.get_help():  # a group without a command: its help is all there is to say
         return error.format_message()
+    if isinstance(error, click.NoSuchOption) and any("--set" in one.opts for one in context.command.params):
+        from shardmeter.scenario.option_words import meant_by
+
+        field = meant_by(error.option_name)
+        says = f"Error: No such option '{printable(error.option_name)}': {field}" if field else says
     return f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n{says}"
 
 

@@ -111,7 +111,8 @@ def crossed(
         for members in groups:
             weight = max(weights[at] for at in members) if weights else 1.0
             message = _message(one, weight * size, links.among(members), sync, [*accelerators], members, idle)
-            seen = weight, message.links.tables, np.asarray(message.rings).tobytes(), message.ranks
+            tables = message.links.tables if len(groups) > 1 else ()  # of one group nothing is compared
+            seen = weight, tables, np.asarray(message.rings).tobytes(), message.ranks
             if seen not in passages:
                 message = changed(message, back=len(cells) - 1.0) if gathers else message
                 passages[seen] = passing(message)

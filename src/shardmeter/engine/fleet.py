@@ -89,17 +89,20 @@ class Whole:
     """What the method is known to cost in loss; None for one island."""
 
 
-def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, plans: Sequence[Plan] = ()) -> Whole:
-    """Predict one inner step of a fleet and the round around it. `plans` are those of the islands, where they have their own.
+def evaluate_fleet(
+    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, plans: Sequence[Plan] = (), networks: Networks | None = None
+) -> Whole:  # fmt: skip
+    """Predict one inner step of a fleet and the round around it. `plans` are those of the islands, where they have their own;
+    `networks`, the fleet's own, save who asks many plans of it what does not depend on them.
 
     Raises UnknownName for a method that is not built, IndivisibleBatch where no whole micro-batches make up the batch. Numbers of
     `plan.sync` may be arrays (all but `num_fragments`); of the rest, plain numbers. One island is `evaluate` exactly."""
     own = tuple(plans) or (plan,) * len(fleet.islands)
     if len(fleet.islands) == 1:
         return alone(fleet.islands[0], own[0], run, evaluate(model, fleet.islands[0], own[0], run, stack))
-    cells, networks = cells_of(plan, fleet.islands), Networks(fleet.islands, fleet.wan)
+    cells, networks = cells_of(plan, fleet.islands), networks or Networks(fleet.islands, fleet.wan)
     (runs,), _ = shared_by_part(model, fleet, cells, own, run, stack, networks)
-    return joined(model, parts_of(model, fleet, cells, own, runs, stack, networks), fleet.wan, plan)
+    return joined(model, parts_of(model, fleet, cells, own, runs, stack, networks), fleet.wan, plan, networks=networks)
 
 
 def parts_of(
@@ -121,16 +124,18 @@ def parts_of(
     )
 
 
-def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan, known: Whole | None = None) -> Whole:
+def joined(
+    model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan, known: Whole | None = None, networks: Networks | None = None
+) -> Whole:  # fmt: skip
     """A fleet whose islands' inner steps are known, joined by a network and a method; `known` is the same but for the network, and
-    saves what does not depend on that. Raises UnknownName."""
+    saves what does not depend on that; so do `networks` of these islands and this network alone. Raises UnknownName."""
     if known is not None and known.round is not None:
-        return changed(_joined(known.parts, known.round, wan, plan), inner=known.inner, effect=known.effect)
+        return changed(_joined(known.parts, known.round, wan, plan, networks), inner=known.inner, effect=known.effect)
     told = told_of(model, parts)
     asked = round_of(told, plan.sync)
     with under(LOSS):
         costs = effect(told, plan.sync)
-    whole = _joined(holding(parts, asked), asked, wan, plan)
+    whole = _joined(holding(parts, asked), asked, wan, plan, networks)
     return changed(whole, inner=tuple(part.estimate for part in parts), effect=costs)
 
 
@@ -176,7 +181,7 @@ def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "l
     """The pace of the cells. Stages that share one of so many `lanes` send one after the other, each as its gradients
     become whole; a stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`: of
     gradients, which other messages are not."""
-    cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
+    cells = [[parts[at] for at in cell] for cell in grouped(parts)]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
         return along([join([value(part) for part in cell]) for cell in cells])
@@ -260,9 +265,11 @@ def _most(values: Sequence[Number]) -> Number:
     return longest
 
 
-def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) -> Whole:
+def _joined(
+    parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan, networks: Networks | None = None
+) -> Whole:
     """The round of the cells."""
-    networks = Networks([part.island for part in parts], wan)
+    networks = networks or Networks([part.island for part in parts], wan)
     met = meet(parts, asked, networks, plan, networks.lanes(plan.sync)[0])
     critical = first_of(parts, int(np.asarray(met.folded.critical).flat[0]))
     return Whole(
@@ -331,9 +338,10 @@ def _idle(one: Crossing, asked: Round, pace: Pace) -> Seconds:
 
 def grouped(parts: Sequence[Part]) -> list[list[int]]:
     """The places of the islands of every cell."""
-    return [
-        [at for at, part in enumerate(parts) if part.cell == cell] for cell in range(1 + max(p.cell for p in parts))
-    ]
+    cells: list[list[int]] = [[] for _ in range(1 + max(part.cell for part in parts))]
+    for at, part in enumerate(parts):
+        cells[part.cell].append(at)
+    return cells
 
 
 def held_by(parts: Sequence[Part]) -> list[float]:

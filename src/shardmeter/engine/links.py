@@ -90,6 +90,8 @@ class Links:
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""
+        if islands == list(range(len(self.names))):
+            return self
         grid: Any = (..., *np.ix_(islands, islands))
         row: Any = (..., np.array(islands))
         return Links(
@@ -237,7 +239,7 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
     rate = link.pair_rate(capacity, leaving, coming, flows, stream)
     limits = (bandwidth, leaving, coming, flows * windowed, flows * stream, headroom)
-    limit = np.argmin(np.stack(np.broadcast_arrays(*limits)), axis=0)
+    limit = _first_least(limits)
     kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
     free = np.where(tcp, link.loss_limit(segment, rtt, loss), np.inf)
     unheld = kept * link.pair_rate(capacity, leaving, coming, flows, free)
@@ -255,6 +257,15 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
         adapter=adapter, buffer=buffer,
         uplinks=ports, balance=wan.balance if asked else (),
     )  # fmt: skip
+
+
+def _first_least(numbers: Sequence[Any]) -> Array:
+    """At every place which of some arrays is least, the first of equals: `argmin` of them stacked, without the stack."""
+    least, place = np.asarray(numbers[0]), np.zeros((), dtype=np.intp)
+    for at, one in enumerate(numbers[1:], start=1):
+        lower = ~np.greater_equal(one, least) & ~np.isnan(least)
+        least, place = np.where(lower, one, least), np.where(lower, at, place)
+    return place
 
 
 def _least(payload: Any, axis: int) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from shardmeter.core.formula import tracing
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
 from shardmeter.engine import abreast, crossing
@@ -100,13 +102,17 @@ class Networks:
         """One message between cells, as `crossing.price` has it; of many networks `narrowest` is left empty (`narrowest` has them).
 
         Sizes may be arrays for one network only; raises ValueError otherwise, and without a network."""
-        if not self.many:
+        if not self.many and (tracing() or np.ndim(one.size) or np.ndim(one.calls)):
             return self._prices(one, cells, sync, own=own, weights=weights, idle=idle)[0]
         if np.ndim(one.size) or np.ndim(one.calls):
             raise ValueError(
                 "numbers of the synchronisation may be arrays where one network joins the islands, not many"
             )
-        key = ("stacked", *_asked(one, cells, sync, own=own), *weights, np.asarray(idle, dtype=float).tobytes())
+        asked = *_asked(one, cells, sync, own=own), *weights, np.asarray(idle, dtype=float).tobytes()
+        if not self.many:
+            made = functools.partial(self._prices, one, cells, sync, own=own, weights=weights, idle=idle)
+            return self._once(("alone", *asked), lambda: made()[0])
+        key = "stacked", *asked
         return self._once(key, lambda: self._abreast(one, cells, sync, own=own, weights=weights, idle=idle))
 
     def narrowest(

@@ -8,6 +8,7 @@ from typing import Any
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
+from shardmeter.study.doctor.findings import LIKELY, POSSIBLE
 
 Answer = Mapping[str, Any]
 MOST_CAUSES, MOST_UNLIKELY, MOST_SHORT, MOST_DRAWN = 10, 3, 5, 8
@@ -19,6 +20,11 @@ WORDS = {
 AS_SAID = "as-said"
 NETWORKS = ("fabric-bandwidth", "wan-bandwidth", "site-bandwidth")
 """Causes whose rates are told in bits."""
+MEANING = (
+    f"Plausible: how usual such a thing is, times how well it fits; likely from {LIKELY:g}, possible from {POSSIBLE:g}. "
+    "A rule of thumb that orders causes, no probability."
+)
+"""What the number beside a cause is."""
 
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
@@ -40,7 +46,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     if answer["insufficient"]:
         sections.append(_insufficient(answer["insufficient"]))
     if answer["pairs"]:
-        sections.append(_pairs(answer["pairs"]))
+        sections.append(_pairs(answer["pairs"], alone=bool(answer["causes"])))
     if answer["next"]:
         sections.append(_next(answer))
     sections.append(remarks(answer, short=short))
@@ -87,6 +93,10 @@ def _first(answer: Answer) -> str:
     first = causes[0]
     if first["plausible"] == "unlikely":
         return f"No single cause is plausible; the least unlikely is: {_said(first)}."
+    if first["plausible"] == "possible":
+        alone = "The only single cause, and no more than possible"
+        told = "No single cause stands out; the likeliest of the possible ones" if len(causes) > 1 else alone
+        return f"{told}: {_said(first)}."
     return f"The {'most plausible' if len(causes) > 1 else 'only'} single cause: {_said(first)}."
 
 
@@ -193,8 +203,8 @@ def _causes(some: Sequence[Answer], count: int) -> Table:
         Column(key="plausible", title="plausible"),
         Column(key="why", title="why", wide=True, below=True),
     )
-    caption = f"and {count - len(some)} more, which --format json has" if count > len(some) else ""
-    return Table(title="What alone would explain it", columns=columns, rows=tuple(rows), caption=caption)
+    more = f"And {count - len(some)} more, which --format json has. " if count > len(some) else ""
+    return Table(title="What alone would explain it", columns=columns, rows=tuple(rows), caption=more + MEANING)
 
 
 def _was(one: Answer) -> str:
@@ -241,7 +251,8 @@ def _insufficient(some: Sequence[Answer]) -> Table:
     return Table(title="What would not suffice alone", columns=columns, rows=tuple(rows))
 
 
-def _pairs(pairs: Sequence[Answer]) -> Table:
+def _pairs(pairs: Sequence[Answer], *, alone: bool) -> Table:
+    """`alone`: whether a table of single causes stands above, which says what the number means."""
     rows: list[Row] = [
         {"first": _said(first), "second": _said(second), "plausible": _chance(pair["plausibility"])}
         for pair in pairs for first, second in (pair["causes"],)
@@ -251,7 +262,8 @@ def _pairs(pairs: Sequence[Answer]) -> Table:
         Column(key="second", title="and another", wide=True),
         Column(key="plausible", title="plausible"),
     )
-    return Table(title="Two causes together", columns=columns, rows=tuple(rows))
+    caption = "" if alone else MEANING
+    return Table(title="Two causes together", columns=columns, rows=tuple(rows), caption=caption)
 
 
 def _next(answer: Answer) -> Table:

@@ -1,4 +1,4 @@
-"""The one-line plan: `NAME[,key=value…]`, as in `fsdp,tp=8,recompute=full,sync.method=every_step`."""
+"""Texts of one line: the plan, `NAME[,key=value…]`, as in `fsdp,tp=8,recompute=full,sync.method=every_step`; GPUs that are none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, nearest, shown
+from shardmeter.scenario.read import SUFFIXES
 from shardmeter.scenario.yaml_reader import scalar
 from shardmeter.specs.plan import SHARDINGS
 
@@ -104,3 +105,18 @@ def _split(text: str) -> list[str]:
         else:
             parts[-1] += character
     return [part.strip() for part in parts]
+
+
+def names_several(name: str) -> bool:
+    """Whether what stands for an accelerator names more of them: `H100,32xA100`."""
+    return re.search(r"[,+;]\s*[0-9]+\s*[xX×*]", name) is not None
+
+
+def no_gpus(value: Any) -> tuple[str, str, str]:
+    """What is wrong with what is no NxNAME of one island, the way out and the rule."""
+    if isinstance(value, str) and value.lower().endswith(SUFFIXES):
+        return f"{shown(value)} is a file", "name it as SCENARIO, without --gpus", "gpus is NxNAME"
+    if isinstance(value, str) and names_several(value):
+        way_out = "list them as fleet.islands: [{gpus: 64xH100-SXM5-80GB}, {gpus: 32xA100-SXM4-80GB}]"
+        return f"{shown(value)} names several islands", way_out, "gpus is one island: NxNAME"
+    return f"{shown(value)} is no NxNAME", "as in 64xH100-SXM5-80GB", ""

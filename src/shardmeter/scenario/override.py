@@ -1,4 +1,4 @@
-"""Options and `--set a.b=VALUE`: change fields of a document; list items by index or by their `name`.
+"""Options and `--set a.b=VALUE`: change fields of a document; list items by index or by their `name`, `a.0.b` or `a[0].b`.
 
 What is said on the command line wins over the file: a plan field set here also falls out of an island's own plan. What is
 lost on the way is said, in the notes and warnings of the document.
@@ -27,6 +27,8 @@ Overrides = Iterable[str] | Mapping[str, Any]
 """`a.b=VALUE` texts, or values by their path."""
 _NAMED = ("model", "stack", "accelerator", "fabric", "reference")
 """Parts that may be a catalog name: setting a field inside turns the name into `{base: name}`."""
+_BRACKETS = re.compile(r"(?<=[^.\s])\[([^\[\].=]+)\]")
+"""An item of a list by its index or name, as Python writes it."""
 _COUNTED = re.compile(r"\s*(?:([0-9]{1,9})\s*[xX×*]\s*)?(\S.*?)\s*")
 OPTIONS = {
     "model": ("model",),
@@ -162,7 +164,7 @@ def apply_overrides(document: Document, overrides: Overrides, option: str = "--s
         line = text if not isinstance(overrides, Mapping) else f"{text}={shown(given)}"
         where = f"{option} {cut(line, 80)}"
         key, equals, value = (text, "=", "given") if isinstance(overrides, Mapping) else line.partition("=")
-        steps = tuple(step.strip() for step in key.split("."))
+        steps = steps_of(key)
         if not equals or not all(steps) or len(steps) > NESTING:
             document.problems.append(
                 Violation(field="", says="is no a.b=VALUE", way_out="as in plan.tp=8", where=where)
@@ -181,6 +183,11 @@ def apply_overrides(document: Document, overrides: Overrides, option: str = "--s
                 _set(document, steps, plain(made, cut(key)), where)
             except BadScenario as error:
                 _keep(document, error, cut(key), where)
+
+
+def steps_of(key: str) -> tuple[str, ...]:
+    """The steps of a path: `a.0.b`, or `a[0].b`."""
+    return tuple(step.strip() for step in _BRACKETS.sub(r".\1", key).split("."))
 
 
 def _keep(document: Document, error: BadScenario | UnknownName, field: str, where: str) -> None:

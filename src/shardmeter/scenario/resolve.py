@@ -30,6 +30,10 @@ DEFAULT_STACK = "titan-compile"
 """The software where none is named."""
 
 
+SEVERAL = "; several are listed in fleet.islands: [{gpus: …}, {gpus: …}]"
+"""What to do where one island has no use for what is said."""
+
+
 def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> Scenario:
     """The scenario that a document describes, with the choices that were taken out of it, if any.
 
@@ -125,7 +129,7 @@ def _warn_of_one_island(parts: Parts) -> None:
     """Say that nothing is joined or synchronised where there is one island; what is said must be right all the same."""
     found, fleet = parts.found, parts.given.fleet
     if fleet is not None and fleet.wan is not None and fleet.wan.model_fields_set and len(parts.everyone) == 1:
-        found.warnings.append("fleet.wan changes nothing: there is one island")
+        found.warnings.append(f"fleet.wan changes nothing: there is one island{SEVERAL}")
     check_method(parts)
     if changes_steps(parts) and parts.of_sync is not None:
         found.assumptions += parts.of_sync.assumptions
@@ -134,7 +138,7 @@ def _warn_of_one_island(parts: Parts) -> None:
             if getattr(parts.sync, field) != getattr(usual, field):
                 found.warnings.append(f"plan.sync.{field} changes nothing: there is one island")
     if parts.sync != Sync() and not changes_steps(parts):
-        found.warnings.append("plan.sync changes nothing: there is one island")
+        found.warnings.append(f"plan.sync changes nothing: there is one island{SEVERAL}")
     if () in (parts.said.get("placement") or {}).values():
         found.refuse(("plan", "placement"), "pp: auto, and there is one island", "leave it out")
     elif parts.said.get("placement"):

@@ -382,7 +382,21 @@ def _violation(shape: type[BaseModel], error: Any, document: Document, prefix: P
     if kind in ("too_long", "too_short"):
         wanted = f"a list of {context.get('max_length', context.get('min_length'))} values"
     says = f"wanted {wanted}, got {shown(value, 40)}" if wanted else f"{shown(value, 40)} does not belong here"
-    return Violation(field=field, says=says, where=where)
+    return Violation(field=field, says=says, way_out=_of_islands(path, value), where=where)
+
+
+def _of_islands(path: Path, value: Any) -> str:
+    """How islands are written, for what stands in the place of their list or of one of them."""
+    if path == ISLAND:
+        return "as in [{gpus: 64xH100-SXM5-80GB}, {gpus: 32xA100-SXM4-80GB}]" + (
+            "; a scenario file is named as SCENARIO" if isinstance(value, str) else ""
+        )
+    if path[:-1] == ISLAND and isinstance(value, str):
+        return f"write {{gpus: {cut(value, 40)}}}"
+    return ""
+
+
+ISLAND: Path = ("fleet", "islands")
 
 
 def _meant_key(shape: type[BaseModel], loc: Path) -> str:
@@ -434,7 +448,9 @@ def _inside(shape: Any, loc: Path) -> list[type[BaseModel]]:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The pydantic models inside an annotation."""
+    """The pydantic models inside an annotation; of a part that may be a catalog name, that of its inline fields."""
+    if isinstance(annotation, _Named):
+        return [inline(annotation.record)]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models(inner)]

@@ -23,7 +23,7 @@ from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, neares
 from shardmeter.core.files import LONGEST_PATH
 from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity
 from shardmeter.scenario.bounds import GPUS, ISLANDS, STAGES, Bound, broken
-from shardmeter.scenario.grammar import parse_plan
+from shardmeter.scenario.grammar import names_several, no_gpus, parse_plan
 from shardmeter.scenario.read import SUFFIXES
 from shardmeter.specs.plan import AXES
 from shardmeter.strategies.adapters import NOTHING, trained
@@ -267,8 +267,8 @@ Steps: TypeAlias = Annotated[tuple[float, str], BeforeValidator(_counted(("steps
 
 def _gpus(value: Any) -> tuple[float, str]:
     match = _GPUS.fullmatch(value) if isinstance(value, str) and len(value) < 200 else None
-    if match is None:
-        raise refused(f"{shown(value)} is no NxNAME", "as in 64xH100-SXM5-80GB")
+    if match is None or names_several(match.group(2)):
+        raise refused(*no_gpus(value))
     return _number("count", Bound(1, GPUS, True))(match.group(1)), match.group(2)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shardmeter.core.record import changed
 from shardmeter.engine.constraints import OF_BATCH, violations
-from shardmeter.engine.fleet import Whole, evaluate_fleet, joined
+from shardmeter.engine.fleet import Part, Whole, evaluate_fleet, joined
 from shardmeter.engine.sharing import IndivisibleBatch, least
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Plan, Run, Scenario, Sync
 from shardmeter.study import moves
 from shardmeter.study.moves import Move
@@ -25,14 +26,15 @@ MOST_DISTINCT = 8
 
 def relief(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
     """Single changes, the largest gain first. Those of the method and the network keep the islands' inner steps."""
-    found = [*_of_method(scenario, whole), *_of_network(scenario, whole)]
+    networks = Networks(scenario.fleet.islands, scenario.fleet.wan)
+    found = [*_of_method(scenario, whole, networks), *_of_network(scenario, whole)]
     if len({(id(p.island.accelerator), p.island.nodes, p.plan) for p in whole.parts}) <= MOST_DISTINCT:
         plan = whole.parts[0].plan
         tried = (
             moves.micro_batch(2.0), moves.micro_batch(0.5), moves.side_by_side(2.0), moves.side_by_side(0.5),
             *moves.recompute_steps(plan), moves.degree("tp", 2.0), moves.degree("tp", 0.5), moves.narrow_reduction,
         )  # fmt: skip
-        found += [one for move in tried if (one := _of_plans(scenario, whole, (move,))) is not None]
+        found += [one for move in tried if (one := _of_plans(scenario, whole, (move,), None, networks)) is not None]
     return tuple(sorted(found, key=lambda one: -one.gain))
 
 
@@ -48,16 +50,16 @@ def ways_out(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
         *moves.fewer_side_by_side(plan),
     ]
     tried += [moves.sharding("fsdp"), moves.small_states, *(moves.degree("tp", factor) for factor in (2.0, 4.0, 8.0))]
-    to_hosts = _to_hosts(scenario.plan.sync)
-    single = [_of_plans(scenario, whole, (move,)) for move in tried]
+    to_hosts, networks = _to_hosts(scenario.plan.sync), Networks(scenario.fleet.islands, scenario.fleet.wan)
+    single = [_of_plans(scenario, whole, (move,), None, networks) for move in tried]
     if to_hosts is not None:
-        single.append(_method(scenario, whole, _to_hosts))
+        single.append(_method(scenario, whole, _to_hosts, networks))
     found = _fitting(single)
     if not found and to_hosts is not None:
-        found = _fitting(_of_plans(scenario, whole, (move,), to_hosts[1]) for move in tried)
+        found = _fitting(_of_plans(scenario, whole, (move,), to_hosts[1], networks) for move in tried)
     if not found:
         hosts = to_hosts[1] if to_hosts is not None else {}
-        found = _fitting(_of_plans(scenario, whole, pair, hosts) for pair in itertools.combinations(tried, 2))
+        found = _fitting(_of_plans(scenario, whole, pair, hosts, networks) for pair in itertools.combinations(tried, 2))
     return tuple(sorted(found.values(), key=lambda one: (not one.trains_alike, -one.gain)))[:WAYS]
 
 
@@ -68,13 +70,13 @@ def _fitting(found: Iterable[Outcome | None]) -> dict[str, Outcome]:
 # ---- the method -----------------------------------------------------------------------------------------------------------------
 
 
-def _of_method(scenario: Scenario, whole: Whole) -> list[Outcome]:
+def _of_method(scenario: Scenario, whole: Whole, networks: Networks) -> list[Outcome]:
     streamed = functools.partial(_streamed, layers=int(scenario.model.layers))
     tried: tuple[SyncMove, ...] = (_rarely, _narrow, streamed, _later, _periodically)
-    return [one for move in tried if (one := _method(scenario, whole, move)) is not None]
+    return [one for move in tried if (one := _method(scenario, whole, move, networks)) is not None]
 
 
-def _method(scenario: Scenario, whole: Whole, move: SyncMove) -> Outcome | None:
+def _method(scenario: Scenario, whole: Whole, move: SyncMove, networks: Networks) -> Outcome | None:
     """One change of the method."""
     found = move(scenario.plan.sync)
     if found is None:
@@ -83,7 +85,7 @@ def _method(scenario: Scenario, whole: Whole, move: SyncMove) -> Outcome | None:
     sync = _with(scenario.plan.sync, fields)
     inner = [changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True)]
     plan = changed(scenario.plan, sync=sync)
-    after = joined(scenario.model, inner, scenario.fleet.wan, plan)
+    after = joined(scenario.model, inner, scenario.fleet.wan, plan, networks=networks)
     sets = tuple(f"plan.sync.{name}={value}" for name, value in fields.items())
     return _outcome(whole, after, PLAN, says, sets, alike=set(fields) == {"outer_state"})
 
@@ -195,7 +197,7 @@ def _of_network(scenario: Scenario, whole: Whole) -> list[Outcome]:
 
 
 def _of_plans(
-    scenario: Scenario, whole: Whole, together: Sequence[Move], fields: Mapping[str, str] | None = None
+    scenario: Scenario, whole: Whole, together: Sequence[Move], fields: Mapping[str, str] | None, networks: Networks
 ) -> Outcome | None:
     """Moves made by every island's plan, and fields of the method that change with them; None where they mean nothing for one of
     the islands, or are illegal there."""
@@ -204,7 +206,8 @@ def _of_plans(
         return None
     sync, run = _with(plans[0].sync, fields or {}), _run(scenario, plans)
     try:
-        after = evaluate_fleet(scenario.model, scenario.fleet, changed(plans[0], sync=sync), run, scenario.stack, plans)
+        plan = changed(plans[0], sync=sync)
+        after = evaluate_fleet(scenario.model, scenario.fleet, plan, run, scenario.stack, plans, networks)
     except IndivisibleBatch:
         return None
     alike = plans[0].optimizer == whole.parts[0].plan.optimizer
@@ -214,18 +217,30 @@ def _of_plans(
 def _moved(scenario: Scenario, whole: Whole, together: Sequence[Move]) -> list[Plan] | None:
     """Every island's plan after some moves; None where they mean nothing for one, or are illegal there."""
     plans: list[Plan] = []
+    known: dict[tuple[Any, ...], Plan] = {}
     for part in whole.parts:
-        plan = part.plan
-        for move in together:
-            moved = move(plan, part.island)
-            if moved is None or moved[1] is not part.island:
+        key = _alike(part)
+        if key not in known:
+            plan = part.plan
+            for move in together:
+                moved = move(plan, part.island)
+                if moved is None or moved[1] is not part.island:
+                    return None
+                plan = moved[0]
+            plan = moves.resolved(plan, float(part.plan.tp), scenario.stack)
+            broken = violations(scenario.model, part.island, plan, part.run, scenario.stack, skip=OF_BATCH)
+            if plan == part.plan or broken:
                 return None
-            plan = moved[0]
-        plan = moves.resolved(plan, float(part.plan.tp), scenario.stack)
-        if plan == part.plan or violations(scenario.model, part.island, plan, part.run, scenario.stack, skip=OF_BATCH):
-            return None
-        plans.append(plan)
+            known[key] = plan
+        plans.append(known[key])
     return plans
+
+
+def _alike(part: Part) -> tuple[Any, ...]:
+    """Equal for islands that a move means the same for; their runs differ in batches alone."""
+    one = part.island
+    machine = id(one.accelerator), one.nodes, one.gpus_per_node, one.tiers, id(one.outside)
+    return *machine, part.plan, float(part.run.global_batch)
 
 
 def _run(scenario: Scenario, plans: Sequence[Plan]) -> Run:
@@ -239,7 +254,8 @@ def _told(
     scenario: Scenario, whole: Whole, plans: Sequence[Plan], run: Run, method_fields: Mapping[str, str]
 ) -> tuple[str, tuple[str, ...]]:
     """What moved plans are called, and the overrides that make them."""
-    each = [moves.plan_fields(part.plan, plan) for part, plan in zip(whole.parts, plans, strict=True)]
+    pairs = {(id(part.plan), id(plan)): (part.plan, plan) for part, plan in zip(whole.parts, plans, strict=True)}
+    each = [moves.plan_fields(before, after) for before, after in pairs.values()]
     fields = {name: list(dict.fromkeys(one[name] for one in each if name in one)) for name in each[0]}
     named = {name: WORDS["sync.together"] if name == "sync.together" else name.replace("_", "-") for name in fields}
     says = ", ".join(f"{named[name]} {' or '.join(values)}" for name, values in fields.items())

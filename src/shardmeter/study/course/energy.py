@@ -110,7 +110,8 @@ def terms(whole: Whole, steps: Count, draw: Draw = EXPECTED) -> list[tuple[str, 
 
 def used(whole: Whole, steps: Count, draw: Draw = EXPECTED) -> Number:
     """KWh of all islands in so many steps; NaN where the rating of one is not known."""
-    return add.folded(kwh for _, kwh, _ in terms(whole, steps, draw))
+    drawn = (parts(one.part.island, one.seconds, one.busy, draw, one.idle) for one in held(whole, steps))
+    return add.folded(own / KWH for island in drawn for own in island or (np.nan,))
 
 
 def answer(whole: Whole, steps: Count) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from shardmeter.scenario.grammar import AUTO
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.links import LinkNumbers, link_numbers
 from shardmeter.scenario.named import named_files
-from shardmeter.scenario.override import apply_overrides, placed
+from shardmeter.scenario.override import apply_overrides, placed, steps_of
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
 from shardmeter.scenario.resolve import check_method, read_parts, resolve
@@ -81,7 +81,7 @@ class Space:
         for axis in (axis for at, axis in enumerate(self.axes) if at not in moving):
             for position, field in enumerate(axis.fields):
                 for point in axis.points:
-                    named |= self._named_by(tuple(step.strip() for step in field.split(".")), point[position])
+                    named |= self._named_by(steps_of(field), point[position])
         return {name: _hash_of(path) for name, path in named.items()}
 
     def _named_by(self, path: tuple[str, ...], value: Any) -> dict[str, FilePath]:

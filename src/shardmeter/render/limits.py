@@ -80,8 +80,7 @@ def _note(answer: Answer, verdict: Answer, unit: str, key: str) -> str:
     said = [f"of {cells.text(verdict[unit], UNITS[unit])}"]
     bounds = (answer.get("intervals") or {}).get(key)
     if bounds:
-        low, high = (cells.text(float(f"{bound:.3g}"), UNITS[unit]) for bound in bounds)
-        said.append(f"{100 * answer['intervals']['level']:.0f} % interval {low} to {high}")
+        said.append(f"{100 * answer['intervals']['level']:.0f} % interval {cells.between(*bounds, UNITS[unit])}")
     if verdict["probability"] is not None:
         said.append(f"a chance of {_chance(verdict['probability'])}")
     if verdict.get("practice"):

@@ -191,10 +191,7 @@ def interval_text(answer: Answer, key: str, unit: str) -> str:
     bounds = intervals.get(key)
     if not bounds:
         return ""
-    low, high = (cells.text(float(f"{bound:.3g}"), unit) for bound in bounds)
-    number, _, same = low.partition(" ")
-    low = number if same == high.partition(" ")[2] else low  # the unit once
-    return f"{100 * intervals['level']:.0f} %: {low} to {high}"
+    return f"{100 * intervals['level']:.0f} %: {cells.between(*bounds, unit)}"
 
 
 def _bounds(answer: Answer) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def question(answer: Answer) -> str:
 def amount(count: float) -> str:
     """`8.03 billion`, `124 million`, `32,768`."""
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
-        if count >= size:
+        if float(f"{count:.3g}") >= size:
             return f"{count / size:.3g} {word}"
     return f"{count:,.0f}"
 

@@ -71,7 +71,7 @@ def _answer(answer: Answer) -> Facts:
     ends, unit = answer["interval"], answer["unit"]
     note = "its interval is not known"
     if ends is not None:
-        note = f"{100 * answer['level']:.0f} % between {cells.text(ends[0], unit)} and {cells.text(ends[1], unit)}"
+        note = f"{100 * answer['level']:.0f} %: {cells.between(*ends, unit)}"
     facts = (
         Fact(label=answer["of"], value=answer["value"], unit=unit, note=note),
         Fact(label="numbers that move it", value=float(len(answer["levers"]))),

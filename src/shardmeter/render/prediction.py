@@ -27,6 +27,9 @@ unless the estimate misses by more than `NEAR`."""
 NEAR = 0.1
 """Share of the limit by which the estimate of a borderline plan may exceed it."""
 BEST_PLANS = 3
+"""Changes of the plan that are listed; of what is bought, and of what is only supposed, the best one each."""
+HAD = {"bought": "(has to be bought)", "supposed": "(only supposed: nobody sells it alone)"}
+"""How a change of the hardware is had, in words."""
 MOST_TERMS, MOST_BASES = 15, 2
 """Terms of a table that are shown one by one, and bases that stand in one cell."""
 _KIND = re.compile(r" (?:of|from|to) (?!the )")
@@ -242,8 +245,8 @@ def bottleneck_sections(answer: Answer) -> tuple[Section | None, ...]:
         return ()
     lines = [_cause(bottleneck)]
     relief = [one for one in bottleneck.get("relief") or () if one["fits"] and one["gain"] >= WORTH]
-    rows = [one for one in relief if one["kind"] == "plan"][:BEST_PLANS]
-    rows += [one for one in relief if one["kind"] == "hardware"][:1]
+    rows = [one for one in relief if one["reach"] == "set"][:BEST_PLANS]
+    rows += [one for reach in HAD for one in [one for one in relief if one["reach"] == reach][:1]]
     if not rows or not answer["fits"]:
         lines.append(bottleneck.get("advice") or "")
         return (Notes(title="Bottleneck", lines=tuple(line for line in lines if line)),)
@@ -270,7 +273,7 @@ def _changes(title: str, entries: Sequence[Answer]) -> Table:
             "rate": one["tokens_per_s"],
             "gain": one["gain"],
             "peak": one["memory_peak_gib"],
-            "set": options(one["set"]) if one["kind"] == "plan" else "",
+            "set": HAD[one["reach"]] if one["reach"] in HAD else options(one["set"]),
         }
         for one in entries
     ]

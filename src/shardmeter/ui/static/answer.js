@@ -94,7 +94,8 @@ function showBottleneck(of) {
   if (it.relief === undefined) return byId("relief").classList.add("stale");
   byId("relief").classList.remove("stale");
   const ways = of.fits ? [] : (of.way_out ?? []);
-  const some = it.relief.filter((one) => one.gain > 0.001 && one.fits).slice(0, 5);
+  const worth = it.relief.filter((one) => one.gain >= 0.01 && one.fits);
+  const some = [["set", 4], ["bought", 1], ["supposed", 1]].flatMap(([reach, most]) => worth.filter((one) => one.reach === reach).slice(0, most));
   fill(byId("relief"),
     ways.length > 0 && [h("p", { class: "label" }, "What would make it fit: one change each"), h("ul", null, ways.slice(0, 5).map(relief))],
     !of.fits ? ways.length === 0 && h("p", { class: "label" }, "No single change that was tried makes it fit.") : some.length ? [h("p", { class: "label" }, "What would make it faster: one change each, of the step's time, and the memory then"), h("ul", null, some.map(relief))]
@@ -111,9 +112,10 @@ function relief(one) {
   const gain = one.gain >= 0 ? `saves ${text(one.gain, "%")}` : `takes ${text(-one.gain, "%")} more`;
   const fits = one.fits === false ? "does not fit" : text(one.memory_peak_gib, "GiB");
   const name = one.set?.length ? h("button", { type: "button", class: "apply", onclick: () => apply(one.set) }, one.change) : h("span", { class: "plainly" }, one.change);
-  return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, fits));
+  return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, [fits, HAD[one.reach]].filter(Boolean).join(", ")));
 }
 
+const HAD = { bought: "has to be bought", supposed: "only supposed: nobody sells it alone" };
 const rows = new Map();
 
 /** Where a step goes: every term from where the one before ended; those of the ruling cause in the accent. */

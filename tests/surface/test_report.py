@@ -7,6 +7,7 @@ import html.parser
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -426,3 +427,29 @@ def test_names_that_are_no_text(tmp_path, capsys):
     file.write_bytes(EXAMPLE.read_bytes())
     assert main(["report", str(file), "--no-search", "--alternatives", "0", "-o", str(tmp_path / "a.html")]) == 0
     assert "bad?.yaml" in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no named pipes here")
+    os.mkfifo(tmp_path / "report.html")
+    return tmp_path / "report.html"
+
+
+
+
+@matplotlib
+def test_a_pipe_that_is_read_gets_the_page(pipe):
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        assert main(["report", *FEW, "-o", str(pipe)]) == 0
+        assert reader.stdout is not None
+        assert reader.stdout.read().endswith(b"</html>\n")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@matplotlib
+def test_a_pipe_that_nobody_reads_is_a_sentence(pipe, monkeypatch, capsys):
+    monkeypatch.setattr("shardmeter.core.files.PATIENCE", 0.2)
+    assert main(["report", *FEW, "-o", str(pipe)]) == 74
+    assert capsys.readouterr().err.splitlines()[-1] == f"{pipe}: cannot be written (a pipe that nobody has read for 0.2 s)"

@@ -362,8 +362,8 @@ def _memory_interval(answer: Answer) -> str:
     return f"{bounds}; chance to fit {likely} ({answer['intervals'].get('memory_basis')})"
 
 
-def run_facts(answer: Answer) -> Facts | None:
-    """The whole run: hours, dollars, energy, limits; None where its length is not known."""
+def run_facts(answer: Answer, *, classed: bool = True) -> Facts | None:
+    """The whole run: hours, dollars, energy, limits (`classed` as in `limits.facts`); None where its length is not known."""
     run = answer.get("run")
     if not run:
         return None
@@ -383,7 +383,7 @@ def run_facts(answer: Answer) -> Facts | None:
         Fact(label="energy", value=run.get("energy_kwh"), unit="kWh", note=_range(run)),
         Fact(label="carbon", value=run.get("carbon_kg"), unit="kg", note=run.get("carbon_basis") or ""),
         Fact(label="loss", value=run.get("loss"), unit=(run.get("law") or {}).get("unit", "")),
-        *limits.facts(answer),
+        *limits.facts(answer, classed=classed),
     ]  # fmt: skip
     return Facts(title="The whole run", facts=tuple(fact for fact in facts if fact.value is not None))
 

@@ -174,10 +174,10 @@ def _run(answer: Answer) -> Chapter:
     if not found["run"]:
         why = "No length of the run was said (tokens, steps or a target loss): its days, dollars and energy are not known."
         return Chapter(title="The whole run", says=(why,))
-    facts = prediction.run_facts(found)
+    practice = report_words.practice(answer)
+    facts = prediction.run_facts(found, classed=not practice)
     sections: list[Section] = [] if facts is None else [facts]
     sections += [*learning.sections(found), *prediction.made_of(found["run"])]
-    practice = report_words.practice(answer)
     counted = "What interrupts it, as the scenario says it, is counted below."
     return Chapter(title="The whole run", says=(practice or counted,), sections=tuple(sections))
 

@@ -453,3 +453,27 @@ def test_a_pipe_that_nobody_reads_is_a_sentence(pipe, monkeypatch, capsys):
     monkeypatch.setattr("shardmeter.core.files.PATIENCE", 0.2)
     assert main(["report", *FEW, "-o", str(pipe)]) == 74
     assert capsys.readouterr().err.splitlines()[-1] == f"{pipe}: cannot be written (a pipe that nobody has read for 0.2 s)"
+
+
+def test_islands_and_their_lines_are_in_the_summary():
+    found = shardmeter.report(EXAMPLES / "two-buildings-hsdp.yaml", search=False, alternatives=0)
+    sent = found.answer["prediction"]["islands"][0]["sent_bytes"]
+    (line,) = found.answer["lines"]
+    assert line["between"] == [["north", "south"]]
+    assert line["sent_bytes"] == [sent, sent]
+    assert line["rates"][0] == pytest.approx(4096 * 400e9 / 8 / 4)  # a quarter of what the accelerators have
+    written = page.written(found.to_dict(), "")
+    assert {"The islands", "The lines between them"} <= {one.title for one in written.chapters[0].sections}
+
+
+def test_lines_of_many_islands_are_told_by_kind():
+    found = shardmeter.report(EXAMPLES / "intellect-1.yaml", search=False, alternatives=0).answer
+    assert sum(one["pairs"] for one in found["lines"]) == 14 * 13 / 2
+    assert [one["rates"][0] * 8.0 for one in found["lines"]] == pytest.approx([4e9, 1e9, 0.5e9, 4e9, 2e9])
+    assert {one["sent_bytes"] for one in found["lines"]} == {None}  # which of its lines takes it is not split
+
+
+def test_which_runs_a_factor_is_from_is_said_once():
+    found = shardmeter.report(EXAMPLE, deadline="30 d", budget="$100k", search=False, alternatives=0)
+    made = paper_markdown.text(page.written(found.to_dict(), ""), "report")
+    assert made.count(found.answer["practice"]["runs"]) == 1

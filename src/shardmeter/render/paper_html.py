@@ -29,7 +29,7 @@ h3{font-size:1rem;margin:1.5rem 0 .5rem}p{margin:.6rem 0;overflow-wrap:anywhere}
 .no{border-color:var(--no)}.maybe{border-color:var(--maybe)}nav ol{columns:2;column-gap:2rem;padding-left:1.4rem;margin:.5rem 0;font-size:.92rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.86rem;min-width:50%}th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);
 text-align:left;vertical-align:top;white-space:nowrap}.wide{white-space:normal;min-width:9rem;overflow-wrap:break-word}.right{text-align:right;
-font-variant-numeric:tabular-nums}thead th{border-bottom:2px solid var(--line)}tr.total td{font-weight:600;border-top:2px solid var(--line)}
+font-variant-numeric:tabular-nums}thead th{border-bottom:2px solid var(--line);white-space:normal;vertical-align:bottom}tr.total td{font-weight:600;border-top:2px solid var(--line)}
 .caption{color:var(--soft);font-size:.86rem}dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1.25rem;margin:.5rem 0}dt{color:var(--soft)}
 dd{margin:0;overflow-wrap:anywhere}dd span{color:var(--soft);font-size:.9em;margin-left:.5em}code{font:.92em ui-monospace,"DejaVu Sans Mono",monospace}pre{background:var(--tint);border:1px solid var(--line);
 padding:.8rem 1rem;overflow-x:auto;font:.84rem/1.5 ui-monospace,"DejaVu Sans Mono",monospace}figure{margin:1.25rem 0}figure svg{max-width:100%;

@@ -17,6 +17,7 @@ from shardmeter.render import (
     prediction,
     report_evidence,
     report_figures,
+    report_lines,
     report_risks,
     report_words,
     yaml_text,
@@ -83,7 +84,7 @@ def _summary(answer: Answer) -> Chapter:
         *((f"What could make it wrong first of all: {risk}",) if risk else ()),
     )
     table = Facts(title="In figures", facts=tuple(fact for fact in facts if fact.value is not None))
-    return Chapter(title="Summary", says=says, sections=(table,))
+    return Chapter(title="Summary", says=says, sections=(table, *report_lines.sections(answer)))
 
 
 def _fits(found: Answer) -> str:

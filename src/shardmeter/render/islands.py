@@ -130,8 +130,8 @@ def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
     return Table(
         title="Islands",
         columns=(
-            Column(key="name", title="island", wide=True),
-            Column(key="gpus", title="accelerators", drop=4, wide=True),
+            Column(key="name", title="island"),
+            Column(key="gpus", title="accelerators", drop=4),
             Column(key="batch", title="batch", drop=5),
             Column(key="step", title="inner step", unit="s"),
             Column(key="steps", title="steps a round", drop=3),
@@ -139,7 +139,7 @@ def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
             Column(key="rate", title="tokens/s, all"),
             Column(key="mfu", title="MFU", unit="%", drop=2),
             Column(key="peak", title="peak", unit="GiB", drop=1),
-            Column(key="mark", title="", wide=True),
+            Column(key="mark", title=""),
         ),
         rows=tuple(rows),
         caption=_of_parts(sync["parts"]),

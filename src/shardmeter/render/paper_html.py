@@ -14,7 +14,8 @@ from shardmeter.render.grid import grid
 from shardmeter.render.paper import Chapter, Paper
 
 _CODE = re.compile(r"`([^`]+)`")
-_COMMA = re.compile(r",(?=[a-z])")
+_JOINED = re.compile(r"[,.](?=[a-z]{2})")
+"""Where a long word may end: after a comma, and between the parts of a name."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 STYLE = """
 :root{--ink:#1f2328;--soft:#59636e;--line:#d1d9e0;--paper:#fff;--tint:#f6f8fa;--yes:#1a7f37;--no:#b42318;--maybe:#8a5a00;--link:#0a58a6}
@@ -27,8 +28,8 @@ h1{font-size:1.75rem;line-height:1.25;margin:0 0 .5rem}h2{font-size:1.3rem;margi
 h3{font-size:1rem;margin:1.5rem 0 .5rem}p{margin:.6rem 0;overflow-wrap:anywhere}a{color:var(--link)}
 .lines{color:var(--soft);margin:.15rem 0}.verdict{font-weight:600;padding:.7rem 1rem;border-left:.3rem solid var(--yes);background:var(--tint)}
 .no{border-color:var(--no)}.maybe{border-color:var(--maybe)}nav ol{columns:2;column-gap:2rem;padding-left:1.4rem;margin:.5rem 0;font-size:.92rem}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.86rem;min-width:50%}th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);
-text-align:left;vertical-align:top;white-space:nowrap}.wide{white-space:normal;min-width:9rem;overflow-wrap:break-word}.right{text-align:right;
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.86rem;min-width:50%}th,td{padding:.3rem .5rem;border-bottom:1px solid var(--line);
+text-align:left;vertical-align:top}.wide{min-width:9rem;overflow-wrap:break-word}.right{text-align:right;white-space:nowrap;
 font-variant-numeric:tabular-nums}thead th{border-bottom:2px solid var(--line);white-space:normal;vertical-align:bottom}tr.total td{font-weight:600;border-top:2px solid var(--line)}
 .caption{color:var(--soft);font-size:.86rem}dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1.25rem;margin:.5rem 0}dt{color:var(--soft)}
 dd{margin:0;overflow-wrap:anywhere}dd span{color:var(--soft);font-size:.9em;margin-left:.5em}code{font:.92em ui-monospace,"DejaVu Sans Mono",monospace}pre{background:var(--tint);border:1px solid var(--line);
@@ -63,9 +64,9 @@ def text(paper: Paper) -> str:
 
 
 def marked(text: str) -> str:
-    """A text as HTML: what stands between backticks in letters of one width, lines that may end after a comma, and none before a %."""
+    """A text as HTML: what stands between backticks in letters of one width, lines that may end after a comma and inside of a name with dots, and none before a %."""
     made = _CODE.sub(r"<code>\1</code>", html.escape(text)).replace(" %", "&nbsp;%")
-    return _COMMA.sub(",<wbr>", made)
+    return _JOINED.sub(r"\g<0><wbr>", made)
 
 
 def _chapter(chapter: Chapter, number: int) -> str:

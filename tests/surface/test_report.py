@@ -20,6 +20,7 @@ import shardmeter
 from shardmeter.cli.main import main
 from shardmeter.render import paper_html, paper_markdown, reporting, yaml_text
 from shardmeter.render import report as page
+from shardmeter.render.document import Column, Table
 from shardmeter.render.heading import heading
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.study.report import compared, validated
@@ -477,3 +478,10 @@ def test_which_runs_a_factor_is_from_is_said_once():
     found = shardmeter.report(EXAMPLE, deadline="30 d", budget="$100k", search=False, alternatives=0)
     made = paper_markdown.text(page.written(found.to_dict(), ""), "report")
     assert made.count(found.answer["practice"]["runs"]) == 1
+
+
+def test_a_table_of_too_many_columns_names_what_it_leaves_out():
+    columns = tuple(Column(key=f"k{at}", title=f"head {at}", drop=at % 2) for at in range(14))
+    made = paper_html.section(Table(title="wide", columns=columns, rows=({one.key: 1.0 for one in columns},)))
+    assert made.count("<th ") == 7
+    assert "left out for lack of room: head 1, head 3," in made

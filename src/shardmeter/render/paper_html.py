@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Sequence
 
+from shardmeter.core.record import changed
 from shardmeter.render import cells
 from shardmeter.render.document import Facts, Notes, Section, Table, Verbatim
 from shardmeter.render.figure import Figure
@@ -16,6 +17,8 @@ from shardmeter.render.paper import Chapter, Paper
 _CODE = re.compile(r"`([^`]+)`")
 _JOINED = re.compile(r"[,.](?=[a-z]{2})")
 """Where a long word may end: after a comma, and between the parts of a name."""
+MOST = 11
+"""Columns that a page has room for."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 STYLE = """
 :root{--ink:#1f2328;--soft:#59636e;--line:#d1d9e0;--paper:#fff;--tint:#f6f8fa;--yes:#1a7f37;--no:#b42318;--maybe:#8a5a00;--link:#0a58a6}
@@ -39,7 +42,7 @@ footer{margin-top:3rem;border-top:1px solid var(--line);color:var(--soft);font-s
 @media (max-width:40rem){nav ol{columns:1}dl{grid-template-columns:1fr}dd{margin-bottom:.5rem}}
 @media print{@page{size:A4;margin:17mm 15mm}:root{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;--tint:#f4f4f4;--yes:#1a7f37;--no:#b42318;
 --maybe:#8a5a00;--link:#000}body{max-width:none;padding:0;font-size:9.6pt}nav,details{display:none}h2,h3{break-after:avoid}
-figure,tr,dl,pre{break-inside:avoid}thead{display:table-header-group}table{font-size:7.6pt}th,td{white-space:normal;padding:.2rem .4rem}
+figure,tr,dl,pre{break-inside:avoid}thead{display:table-header-group}table{font-size:7.6pt}th,td,.right{white-space:normal;padding:.2rem .4rem}
 .scroll{overflow:visible}pre{white-space:pre-wrap}#chapter-2{break-before:page}}
 """
 
@@ -98,7 +101,19 @@ def _facts(facts: Facts) -> str:
     return f"<dl>{each}</dl>" + "".join(f'<p class="caption">{marked(line)}</p>' for line in facts.caption)
 
 
+def _roomy(table: Table) -> Table:
+    """A table of no more columns than its page has room for: those that may go go first, as in a terminal, and the caption names them."""
+    columns = tuple(column for column in table.columns if not column.bar)
+    while len(columns) > MOST and any(column.drop for column in columns):
+        first = min(column.drop for column in columns if column.drop)
+        columns = tuple(column for column in columns if column.drop != first)
+    gone = [one.title for one in table.columns if one not in columns and one.title and not one.bar]
+    said = f"left out for lack of room: {', '.join(gone)}" if gone else ""
+    return changed(table, columns=columns, caption="; ".join(filter(None, (table.caption, said))))
+
+
 def _table(table: Table) -> str:
+    table = _roomy(table)
     made = grid(table)
     classes = [
         " ".join(filter(None, ("right" if right else "", "wide" if wide else ""))) for right, wide in zip(made.right, made.wide, strict=True)

@@ -233,7 +233,7 @@ def practice_shortly(answer: Answer) -> str:
     seen, run = answer["practice"], answer["prediction"]["run"]
     if seen is None or not run:
         return ""
-    return f"nothing is said of them, and nothing of them is in these figures. {_went(seen, run)}"
+    return f"Nothing is said of them, and nothing of them is in these figures. {_went(seen, run)}"
 
 
 def _went(seen: Answer, run: Answer) -> str:

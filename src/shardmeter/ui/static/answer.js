@@ -112,7 +112,8 @@ function relief(one) {
   const gain = one.gain >= 0 ? `saves ${text(one.gain, "%")}` : `takes ${text(-one.gain, "%")} more`;
   const fits = one.fits === false ? "does not fit" : text(one.memory_peak_gib, "GiB");
   const name = one.set?.length ? h("button", { type: "button", class: "apply", onclick: () => apply(one.set) }, one.change) : h("span", { class: "plainly" }, one.change);
-  return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, [fits, HAD[one.reach]].filter(Boolean).join(", ")));
+  return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, fits),
+    one.reach in HAD && h("span", { class: "had" }, HAD[one.reach]));
 }
 
 const HAD = { bought: "has to be bought", supposed: "only supposed: nobody sells it alone" };

@@ -64,7 +64,7 @@ export const VIEWS = [
     controls: () => [word("axis", "Along", AXES, "gpus"), choice("scaling", "Global batch", ["", "strong", "weak"], { "": "as the question says", strong: "stays (strong scaling)", weak: "grows too (weak scaling)" })], words: () => wordsOf("axis", "scaling") },
   { id: "transitions", label: "Transitions", says: "Where another part of the machine takes over. Two axes make a map.",
     controls: () => [word("x", "Along", FIELDS, "the likeliest"), said("x") !== "" && word("y", "and along", FIELDS, "one axis only")], words: () => wordsOf("x", ...(said("x") ? ["y"] : [])) },
-  { id: "sensitivity", label: "Sensitivity", says: "Every number of the question, by what a percent of it does to the answer.", controls: () => [word("of", "Of", ANSWERS, "tokens_per_s")], words: () => wordsOf("of") },
+  { id: "sensitivity", label: "Sensitivity", says: "Every number of the question, by what a percent of it does to the answer.", controls: () => [word("of", "Of", ANSWERS, "throughput")], words: () => wordsOf("of") },
   { id: "tradeoffs", label: "Trade-offs", says: "Throughput against loss, memory and traffic, knob by knob." },
   { id: "doctor", label: "Doctor", says: "You measured something else? The single causes that would explain it, and what to measure next.", controls: () => [measurements()],
     words: () => ({ measured: measured() }), idle: () => measured().length === 0 },

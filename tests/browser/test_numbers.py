@@ -10,7 +10,25 @@ from shardmeter.core.quantity import show, unit_for
 from shardmeter.render import cells
 
 pytestmark = pytest.mark.browser
-UNITS = ("s", "B", "B/s", "bit/s", "FLOP", "FLOP/s", "W", "USD", "USD/s", "%", "±%", "", "tokens/s", "steps", "tokens", "GiB", "kWh")
+UNITS = (
+    "s",
+    "B",
+    "B/s",
+    "bit/s",
+    "FLOP",
+    "FLOP/s",
+    "W",
+    "USD",
+    "USD/s",
+    "%",
+    "±%",
+    "",
+    "tokens/s",
+    "steps",
+    "tokens",
+    "GiB",
+    "kWh",
+)
 HALVES = [part / 2.0**power for power in (1, 2, 3, 5, 8) for part in (1, 5, 9, 41, 201, 2003, 8191, 20_005)]
 """Numbers that lie exactly between two shorter ones."""
 VALUES = [
@@ -50,11 +68,7 @@ def test_axes_have_the_units_of_pictures(opened):
 
 def test_intervals_read_as_in_the_terminal(opened):
     pairs = [
-        ((value, more * value), unit)
-        for value in VALUES
-        if value > 1e-5
-        for more in (1.284, 99.7)
-        for unit in UNITS
+        ((value, more * value), unit) for value in VALUES if value > 1e-5 for more in (1.284, 99.7) for unit in UNITS
     ]
     got = opened().evaluate(SPANS, pairs)
     wanted = [cells.between(*ends, unit) for ends, unit in pairs]

@@ -260,7 +260,15 @@ def test_a_box_that_nothing_is_known_to_join_stays_alone():
 
 
 def test_what_nobody_sells_comes_last_and_says_so(capsys):
-    question = ["predict", *"--model llama-3.1-8b --gpus 64xH100-SXM5-80GB --plan fsdp,recompute=selective".split()]
+    question = [
+        "predict",
+        "--model",
+        "llama-3.1-8b",
+        "--gpus",
+        "64xH100-SXM5-80GB",
+        "--plan",
+        "fsdp,recompute=selective",
+    ]
     assert main(question) == 0
     page = capsys.readouterr().out.partition("What would relieve it")[2].partition("\n\n")[0]
     assert "nobody sells it alone" in page.splitlines()[-1]

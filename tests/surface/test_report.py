@@ -438,8 +438,6 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "report.html"
 
 
-
-
 @matplotlib
 def test_a_pipe_that_is_read_gets_the_page(pipe):
     with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
@@ -453,7 +451,10 @@ def test_a_pipe_that_is_read_gets_the_page(pipe):
 def test_a_pipe_that_nobody_reads_is_a_sentence(pipe, monkeypatch, capsys):
     monkeypatch.setattr("shardmeter.core.files.PATIENCE", 0.2)
     assert main(["report", *FEW, "-o", str(pipe)]) == 74
-    assert capsys.readouterr().err.splitlines()[-1] == f"error: {pipe}: cannot be written (a pipe that nobody has read for 0.2 s)"
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == f"error: {pipe}: cannot be written (a pipe that nobody has read for 0.2 s)"
+    )
 
 
 def test_islands_and_their_lines_are_in_the_summary():

@@ -141,4 +141,6 @@ def test_numbers_are_in_words_with_their_names_beside():
     rows = sensitivity_page.ranked(answer, None).rows
     assert {row["name"]: row["title"] for row in rows}["plan.tp"] == "tensor parallelism (tp)"
     assert [row["title"] for row in rows if row["title"] in ("tp", "pp", "cp", "dp_replicate", row["name"])] == []
-    assert "tokens_per_s" not in " ".join((page.verdict, *(figure.title for figure in sensitivity_page.figures(answer))))
+    assert "tokens_per_s" not in " ".join(
+        (page.verdict, *(figure.title for figure in sensitivity_page.figures(answer)))
+    )

@@ -211,7 +211,7 @@ def _piped(path: str, flags: int) -> int:
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            descriptor = os.open(path, flags | os.O_NONBLOCK)
         except OSError as trouble:
             if trouble.errno != errno.ENXIO:
                 raise

@@ -82,7 +82,9 @@ def _note(answer: Answer, verdict: Answer, unit: str, key: str) -> str:
     said = [f"of {cells.text(verdict[unit], UNITS[unit])}"]
     bounds = (answer.get("intervals") or {}).get(key)
     if bounds:
-        said.append(f"{100 * answer['intervals']['level']:.0f} % interval {cells.between(*bounds, UNITS[unit])}")
+        said.append(
+            f"{100 * answer['intervals']['level']:.0f} % interval {cells.between(bounds[0], bounds[1], UNITS[unit])}"
+        )
     if verdict["probability"] is not None:
         said.append(f"a chance of {_chance(verdict['probability'])}")
     if verdict.get("practice"):

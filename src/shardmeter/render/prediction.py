@@ -194,7 +194,7 @@ def interval_text(answer: Answer, key: str, unit: str) -> str:
     bounds = intervals.get(key)
     if not bounds:
         return ""
-    return f"{100 * intervals['level']:.0f} %: {cells.between(*bounds, unit)}"
+    return f"{100 * intervals['level']:.0f} %: {cells.between(bounds[0], bounds[1], unit)}"
 
 
 def _bounds(answer: Answer) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def document(answer: Answer, heading: str = "", *, every: bool = False, short: b
 
 def figure_of(answer: Answer) -> str:
     """The figure that numbers are moved for, in words."""
-    return FIGURES.get(answer["of"], answer["of"])
+    return FIGURES.get(of := str(answer["of"]), of)
 
 
 def _begun(text: str) -> str:
@@ -87,7 +87,7 @@ def _answer(answer: Answer) -> Facts:
     ends, unit = answer["interval"], answer["unit"]
     note = "its interval is not known"
     if ends is not None:
-        note = f"{100 * answer['level']:.0f} %: {cells.between(*ends, unit)}"
+        note = f"{100 * answer['level']:.0f} %: {cells.between(ends[0], ends[1], unit)}"
     facts = (
         Fact(label=figure_of(answer), value=answer["value"], unit=unit, note=note),
         Fact(label="numbers that move it", value=float(len(answer["levers"]))),

@@ -258,7 +258,9 @@ def _sets(fields: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(f"plan.{name}={values[0]}" for name, values in said.items())
 
 
-def _outcome(before: Whole, after: Whole, reach: str, says: str, sets: Iterable[str], *, alike: bool = False) -> Outcome:
+def _outcome(
+    before: Whole, after: Whole, reach: str, says: str, sets: Iterable[str], *, alike: bool = False
+) -> Outcome:
     e, old = after.estimate, before.estimate
     step, rate, rate_before = float(e.step_time), float(e.tokens / e.step_time), float(old.tokens / old.step_time)
     fullest = max((p.estimate for p in after.parts), key=lambda one: float(one.memory_peak / one.memory_limit))

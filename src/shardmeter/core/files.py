@@ -184,7 +184,7 @@ def write_whole(
     write = content if callable(content) else lambda stream: stream.write(content)
     if before is not None and not stat.S_ISREG(before.st_mode):
         opener = _piped if stat.S_ISFIFO(before.st_mode) else None
-        with open(target, "wb", opener=opener) as stream:  # noqa: PTH123 (a Path takes no opener)
+        with open(target, "wb", opener=opener) as stream:
             write(stream)
         return
     beside = (within or target.parent) / f".{os.urandom(16).hex()}.tmp"

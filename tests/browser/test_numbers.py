@@ -8,16 +8,35 @@ import pytest
 
 from shardmeter.core.quantity import show, unit_for
 from shardmeter.render import cells
-from shardmeter.render.prediction import interval_text
 
 pytestmark = pytest.mark.browser
-UNITS = ("s", "B", "B/s", "bit/s", "FLOP", "FLOP/s", "W", "USD", "USD/s", "%", "±%", "", "tokens/s", "steps")
+UNITS = (
+    "s",
+    "B",
+    "B/s",
+    "bit/s",
+    "FLOP",
+    "FLOP/s",
+    "W",
+    "USD",
+    "USD/s",
+    "%",
+    "±%",
+    "",
+    "tokens/s",
+    "steps",
+    "tokens",
+    "GiB",
+    "kWh",
+)
+HALVES = [part / 2.0**power for power in (1, 2, 3, 5, 8) for part in (1, 5, 9, 41, 201, 2003, 8191, 20_005)]
+"""Numbers that lie exactly between two shorter ones."""
 VALUES = [
     sign * digit * 10.0**power
-    for power, digit, sign in itertools.product(range(-8, 13), (1.0, 2.345678, 9.996), (1, -1))
-]
+    for power, digit, sign in itertools.product(range(-8, 13), (1.0, 1.005, 2.345678, 2.675, 9.996), (1, -1))
+] + HALVES
 TELL = "async (pairs) => { const {text} = await import('/static/format.js'); return pairs.map(([value, unit]) => text(value, unit)); }"
-SPANS = "async (pairs) => { const {span} = await import('/static/format.js'); return pairs.map(([ends, unit]) => span(ends, unit)); }"
+SPANS = "async (pairs) => { const {between} = await import('/static/format.js'); return pairs.map(([ends, unit]) => between(ends, unit)); }"
 AXES = "async (pairs) => { const {unitFor} = await import('/static/format.js'); return pairs.map(([value, unit]) => unitFor(value, unit)); }"
 
 
@@ -49,17 +68,10 @@ def test_axes_have_the_units_of_pictures(opened):
 
 def test_intervals_read_as_in_the_terminal(opened):
     pairs = [
-        ((value, more * value), unit)
-        for value in VALUES
-        if value > 1e-5
-        for more in (1.284, 99.7)
-        for unit in ("s", "USD", "tokens/s")
+        ((value, more * value), unit) for value in VALUES if value > 1e-5 for more in (1.284, 99.7) for unit in UNITS
     ]
     got = opened().evaluate(SPANS, pairs)
-    wanted = [
-        interval_text({"intervals": {"level": 0.9, "it": ends}}, "it", unit).removeprefix("90 %: ")
-        for ends, unit in pairs
-    ]
+    wanted = [cells.between(*ends, unit) for ends, unit in pairs]
     wrong = [(*pair, page, here) for pair, page, here in zip(pairs, got, wanted, strict=True) if page != here]
     assert wrong == []
 

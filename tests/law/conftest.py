@@ -65,7 +65,8 @@ def structures(draw: st.DrawFn) -> Question:
             )
         ),
         offload=tuple(
-            kind for kind in KINDS
+            kind
+            for kind in KINDS
             if draw(st.integers(0, 7)) == 0 and stacked_once and (kind != "parameters" or sharding in ("fsdp", "zero3"))
         ),
         master_dtype=draw(st.sampled_from(["fp32", "bf16"])),

@@ -18,7 +18,7 @@ LONG = [*RUN, "--tokens", "1T", "--price", "$2/gpu/h"]
     ("limits", "code", "said"),
     [
         (["--deadline", "30 d", "--budget", "$2M"], 0, ("yes: 7.85 d to spare (26.2 %)", "yes: $1.93M to spare (96.6 %)")),
-        (["--deadline", "20 d"], 1, ("no: 2.15 d late (10.7 %)", "The run is 2.15 d past the deadline.", "90 % interval 19.8 d")),
+        (["--deadline", "20 d"], 1, ("no: 2.15 d late (10.7 %)", "The run is 2.15 d past the deadline.", "90 % interval 19.8 to")),
         (["--budget", "$60,000"], 1, ("no: $8,038 over (13.4 %)", "The run is $8,038 over the budget.")),
     ],
 )  # fmt: skip

@@ -1,15 +1,17 @@
 """Advice is evaluated: what a change is said to bring is what the scenario with that change gives."""
 
+import json
 import shlex
 from typing import Any
 
 import pytest
 
 import shardmeter
+from shardmeter.cli import main
 from shardmeter.core.record import changed
 from shardmeter.study import moves
 from shardmeter.study.causes import cause_of
-from shardmeter.study.relief import batch_unsaid, relief, ways_out
+from shardmeter.study.relief import REACH, batch_unsaid, relief, ways_out
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "accumulating": {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "global_batch": 256},
@@ -70,7 +72,8 @@ def test_a_change_gives_what_it_is_said_to_give(name):
     answer = shardmeter.predict(asked(QUESTIONS[name]))
     found = relief(answer.scenario, answer.estimate)
     assert len(found) >= 8
-    assert [one.gain for one in found] == sorted((one.gain for one in found), reverse=True)
+    ranks = [(REACH.index(one.reach), -one.gain) for one in found]
+    assert ranks == sorted(ranks)
     for one in found:
         assert one.sets, one.says
         again = shardmeter.predict(shardmeter.load(None, options=QUESTIONS[name], overrides=one.sets))
@@ -254,3 +257,24 @@ def test_a_box_that_nothing_is_known_to_join_stays_alone():
     scenario = asked(QUESTIONS["one node"])
     alone = changed(scenario.fleet.islands[0], outside=None)
     assert moves.more_nodes(2.0)(scenario.plan, alone) is None
+
+
+def test_what_nobody_sells_comes_last_and_says_so(capsys):
+    question = [
+        "predict",
+        "--model",
+        "llama-3.1-8b",
+        "--gpus",
+        "64xH100-SXM5-80GB",
+        "--plan",
+        "fsdp,recompute=selective",
+    ]
+    assert main(question) == 0
+    page = capsys.readouterr().out.partition("What would relieve it")[2].partition("\n\n")[0]
+    assert "nobody sells it alone" in page.splitlines()[-1]
+    assert main([*question, "--format", "json"]) == 0
+    reliefs = json.loads(capsys.readouterr().out)["bottleneck"]["relief"]
+    assert {one["change"]: one["reach"] for one in reliefs if one["kind"] == "hardware"} == {
+        "twice the fabric bandwidth": "bought", "twice the scale-up bandwidth": "supposed", "twice the memory bandwidth": "supposed",
+    }  # fmt: skip
+    assert all((one["reach"] == "set") is (one["kind"] == "plan") for one in reliefs)

@@ -121,6 +121,23 @@ def test_cells():
     assert cells.text(2.0**30, "B") == "1 GiB"
 
 
+@pytest.mark.parametrize(
+    ("ends", "unit", "says"),
+    [
+        ((22.26 * 86_400.0, 28.54 * 86_400.0), "s", "22.3 to 28.5 d"),  # 1.92e6 s, to three digits, would be 22.2 d
+        ((5_999.0, 7_201.0), "s", "100 min to 2.00 h"),
+        ((406_321.0, 521_499.0), "tokens/s", "406,000 to 521,000 tokens/s"),
+        ((66.66, 71.237), "GiB", "66.66 to 71.24 GiB"),
+        ((12.345, 80_181.0), "USD", "$12.35 to $80,200"),
+        ((1.0e6, 2.345e6), "tokens", "1M to 2.35M tokens"),
+        ((0.41237, 0.5), "%", "41.2 to 50.0 %"),
+    ],
+)
+def test_ends_of_an_interval_are_rounded_once(ends, unit, says):
+    low, high = ends
+    assert cells.between(low, high, unit) == says
+
+
 def test_bars():
     assert cells.bar(0.5, 10) == "█" * 5
     assert cells.bar(1.0, 10) == "█" * 10

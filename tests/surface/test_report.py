@@ -7,6 +7,7 @@ import html.parser
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ import shardmeter
 from shardmeter.cli.main import main
 from shardmeter.render import paper_html, paper_markdown, reporting, yaml_text
 from shardmeter.render import report as page
+from shardmeter.render.document import Column, Table
 from shardmeter.render.heading import heading
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.study.report import compared, validated
@@ -426,3 +428,61 @@ def test_names_that_are_no_text(tmp_path, capsys):
     file.write_bytes(EXAMPLE.read_bytes())
     assert main(["report", str(file), "--no-search", "--alternatives", "0", "-o", str(tmp_path / "a.html")]) == 0
     assert "bad?.yaml" in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no named pipes here")
+    os.mkfifo(tmp_path / "report.html")
+    return tmp_path / "report.html"
+
+
+@matplotlib
+def test_a_pipe_that_is_read_gets_the_page(pipe):
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        assert main(["report", *FEW, "-o", str(pipe)]) == 0
+        assert reader.stdout is not None
+        assert reader.stdout.read().endswith(b"</html>\n")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@matplotlib
+def test_a_pipe_that_nobody_reads_is_a_sentence(pipe, monkeypatch, capsys):
+    monkeypatch.setattr("shardmeter.core.files.PATIENCE", 0.2)
+    assert main(["report", *FEW, "-o", str(pipe)]) == 74
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == f"error: {pipe}: cannot be written (a pipe that nobody has read for 0.2 s)"
+    )
+
+
+def test_islands_and_their_lines_are_in_the_summary():
+    found = shardmeter.report(EXAMPLES / "two-buildings-hsdp.yaml", search=False, alternatives=0)
+    sent = found.answer["prediction"]["islands"][0]["sent_bytes"]
+    (line,) = found.answer["lines"]
+    assert line["between"] == [["north", "south"]]
+    assert line["sent_bytes"] == [sent, sent]
+    assert line["rates"][0] == pytest.approx(4096 * 400e9 / 8 / 4)  # a quarter of what the accelerators have
+    written = page.written(found.to_dict(), "")
+    assert {"The islands", "The lines between them"} <= {one.title for one in written.chapters[0].sections}
+
+
+def test_lines_of_many_islands_are_told_by_kind():
+    found = shardmeter.report(EXAMPLES / "intellect-1.yaml", search=False, alternatives=0).answer
+    assert sum(one["pairs"] for one in found["lines"]) == 14 * 13 / 2
+    assert [one["rates"][0] * 8.0 for one in found["lines"]] == pytest.approx([4e9, 1e9, 0.5e9, 4e9, 2e9])
+    assert {one["sent_bytes"] for one in found["lines"]} == {None}  # which of its lines takes it is not split
+
+
+def test_which_runs_a_factor_is_from_is_said_once():
+    found = shardmeter.report(EXAMPLE, deadline="30 d", budget="$100k", search=False, alternatives=0)
+    made = paper_markdown.text(page.written(found.to_dict(), ""), "report")
+    assert made.count(found.answer["practice"]["runs"]) == 1
+
+
+def test_a_table_of_too_many_columns_names_what_it_leaves_out():
+    columns = tuple(Column(key=f"k{at}", title=f"head {at}", drop=at % 2) for at in range(14))
+    made = paper_html.section(Table(title="wide", columns=columns, rows=({one.key: 1.0 for one in columns},)))
+    assert made.count("<th ") == 7
+    assert "left out for lack of room: head 1, head 3," in made

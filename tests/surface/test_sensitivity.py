@@ -132,3 +132,15 @@ def test_pictures_are_drawn(tmp_path, capsys):
     assert main(["tradeoffs", ONE, "--over", "plan.recompute=none,full", "--plot", str(tmp_path / "one.html")]) == 0
     assert "drawn" in capsys.readouterr().err
     assert (tmp_path / "one.html").stat().st_size > 1000
+
+
+def test_numbers_are_in_words_with_their_names_beside():
+    answer = shardmeter.sensitivity(ONE).to_dict()
+    page = sensitivity_page.document(answer)
+    assert page.verdict.startswith("Throughput hangs most on ")
+    rows = sensitivity_page.ranked(answer, None).rows
+    assert {row["name"]: row["title"] for row in rows}["plan.tp"] == "tensor parallelism (tp)"
+    assert [row["title"] for row in rows if row["title"] in ("tp", "pp", "cp", "dp_replicate", row["name"])] == []
+    assert "tokens_per_s" not in " ".join(
+        (page.verdict, *(figure.title for figure in sensitivity_page.figures(answer)))
+    )

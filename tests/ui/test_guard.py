@@ -365,18 +365,19 @@ def answered_by(guard, client):
 
 def test_one_client_has_so_many_answers_at_once():
     async def count():
-        go, begun = asyncio.Event(), []
+        go, full, begun = asyncio.Event(), asyncio.Event(), []
 
         async def app(scope, receive, send):
             begun.append(scope)
+            if len(begun) == 6:
+                full.set()
             await go.wait()
             await send({"type": "http.response.start", "status": 200, "headers": []})
 
         guard = Guard(app, hosts_of("127.0.0.1"), most=5)
         asked = [asyncio.ensure_future(answered_by(guard, "greedy")) for _ in range(8)]
         other = asyncio.ensure_future(answered_by(guard, "modest"))
-        while len(begun) < 6:
-            await asyncio.sleep(0)
+        await full.wait()
         go.set()
         first = await asyncio.gather(*asked)
         again = await answered_by(guard, "greedy")

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import stat
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from shardmeter.core.errors import ShardMeterError, Unavailable, cut, nearest, p
 
 REFUSED = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+    errno.ENXIO,
 })  # fmt: skip
 """What a machine says that takes no more, or not from us: no fault of the name that was given."""
 
@@ -172,7 +174,7 @@ def write_whole(
     writes to a stream.
 
     `synced`: on the disk before it has its name. A link is followed, permissions of a file that is there stay, one that is read-only is
-    refused. Written as it comes is what is no regular file: a device, a pipe."""
+    refused. Written as it comes is what is no regular file: a device, a pipe; a pipe that nobody reads is given up after PATIENCE."""
     target = Path(os.path.realpath(path))
     before = _status(target)
     if before is not None and stat.S_ISDIR(before.st_mode):
@@ -181,7 +183,8 @@ def write_whole(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     write = content if callable(content) else lambda stream: stream.write(content)
     if before is not None and not stat.S_ISREG(before.st_mode):
-        with target.open("wb") as stream:
+        opener = _piped if stat.S_ISFIFO(before.st_mode) else None
+        with open(target, "wb", opener=opener) as stream:
             write(stream)
         return
     beside = (within or target.parent) / f".{os.urandom(16).hex()}.tmp"
@@ -197,6 +200,27 @@ def write_whole(
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
+
+
+PATIENCE = 10.0
+"""Seconds that a pipe is given until somebody reads it."""
+
+
+def _piped(path: str, flags: int) -> int:
+    """Open a named pipe once somebody reads it. Raises OSError (ENXIO) where nobody does within PATIENCE."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            descriptor = os.open(path, flags | os.O_NONBLOCK)
+        except OSError as trouble:
+            if trouble.errno != errno.ENXIO:
+                raise
+            if time.monotonic() >= end:
+                raise OSError(errno.ENXIO, f"a pipe that nobody has read for {PATIENCE:g} s", path) from None
+            time.sleep(min(0.05, PATIENCE))
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -16,6 +16,8 @@ COUNTED = frozenset({"sequences", "steps", "bits", "nodes", "islands"})
 """Words that lose their s with one."""
 MISSING = "–"
 EIGHTHS = " ▏▎▍▌▋▊▉"
+ROUND_DOLLARS = 99.995
+"""Dollars from which on they are whole, so that an end of an interval has its three digits before its unit."""
 SHORTEST = 1e-6
 """Seconds below which a time is no news; formulas (`exact`) are shown whole, and without zeros at the end."""
 
@@ -49,6 +51,19 @@ def signed(value: Value, unit: str = "") -> str:
         return text(value, unit)
     size = text(abs(value), unit)
     return size if size == text(0.0, unit) else f"{'+' if value > 0 else '-'}{size}"
+
+
+def coarse(value: float, unit: str = "") -> str:
+    """A value that is known roughly, such as an end of an interval: three significant digits in its unit, rounded once (`22.3 d`,
+    `406,000 tokens/s`). What `text` itself writes with as few digits is left to it."""
+    kept = unit in ("%", "±%", "GiB") or (unit in SCALED and not (unit == "USD" and abs(value) >= ROUND_DOLLARS))
+    return text(value if kept else float(f"{value:.3g}"), unit)
+
+
+def between(low: float, high: float, unit: str = "") -> str:
+    """Both ends of an interval: `22.2 to 28.5 d`; a unit that both have is said once."""
+    (first, _, one), (last, _, other) = (coarse(end, unit).partition(" ") for end in (low, high))
+    return f"{first if one == other else f'{first} {one}'} to {last} {other}".rstrip()
 
 
 def number(value: float) -> str:

@@ -159,7 +159,7 @@ def _interval(bounds: Sequence[float | None] | None, unit: str) -> str:
     """`2.01 to 2.58 s`; an end that is not known has no bound. Ends that look alike are no interval."""
     if not bounds:
         return ""
-    low, high = ("no end" if end is None else cells.text(float(f"{end:.3g}"), unit) for end in bounds)
+    low, high = ("no end" if end is None else cells.coarse(end, unit) for end in bounds)
     if low == high:
         return ""
     number, _, same = low.partition(" ")

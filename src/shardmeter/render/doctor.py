@@ -132,12 +132,7 @@ def _quantity(value: float | None, cause: Answer) -> str:
 def _value(value: float | None, unit: str) -> str:
     if value is None:
         return cells.MISSING
-    short = float(f"{value:.3g}")
-    return (
-        f"{short:g}"
-        if unit == "" and 1e-3 <= abs(value) < 1e3
-        else cells.text(value if unit in cells.SCALED else short, unit)
-    )
+    return f"{value:.3g}" if unit == "" and 1e-3 <= abs(value) < 1e3 else cells.coarse(value, unit)
 
 
 def _span(one: Answer) -> str:

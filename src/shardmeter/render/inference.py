@@ -61,7 +61,7 @@ def _figures(answer: Answer) -> Facts:
         if bounds[key] is None:
             return "all tokens come at once"
         low, high = bounds[key]
-        return f"{100 * level:.0f} % between {cells.text(low, unit)} and {cells.text(high, unit)}"
+        return f"{100 * level:.0f} %: {cells.between(low, high, unit)}"
 
     facts = [Fact(label=label, value=answer[key], unit="s", note=note(key, "s")) for label, key in TIMES]
     facts += [

@@ -39,7 +39,7 @@ def other_laws(run: Answer) -> list[Fact]:
 
 def _ends(laws: Sequence[Answer], key: str, unit: str) -> str:
     """`290B to 2.6T tokens`: the least and the most."""
-    low, high = (cells.text(float(f"{end(one[key] for one in laws):.3g}"), unit) for end in (min, max))
+    low, high = (cells.coarse(end(one[key] for one in laws), unit) for end in (min, max))
     return high if low == high else f"{low.removesuffix(' tokens')} to {high}"
 
 

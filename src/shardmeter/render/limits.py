@@ -17,19 +17,20 @@ LIMITS = (
 UNITS = {"s": "s", "usd": "USD"}
 
 
-def facts(answer: Answer) -> list[Fact]:
+def facts(answer: Answer, *, classed: bool = True) -> list[Fact]:
     """Of each limit that was asked one line, `yes: 3.2 d to spare (11 %)`, and one of what whole runs took, where nothing is said that
-    interrupts this one."""
+    interrupts this one. Which runs these are the first of them says, unless it is said elsewhere (`classed` false)."""
     run = answer.get("run") or {}
     found = []
     for name, unit, key, word, _ in LIMITS:
         if name in run:
             found.append(Fact(label=name, value=_says(run[name], unit, word), note=_note(answer, run[name], unit, key)))
-            found += _beside(run[name], name, unit)
+            beside = _beside(run[name], name, unit, classed=classed)
+            found, classed = [*found, *beside], classed and not beside
     return found
 
 
-def _beside(verdict: Answer, name: str, unit: str) -> list[Fact]:
+def _beside(verdict: Answer, name: str, unit: str, *, classed: bool) -> list[Fact]:
     """`a chance of 62 %: 28.8 d`, as runs of the class went."""
     seen = verdict.get("practice")
     if not seen:
@@ -37,7 +38,8 @@ def _beside(verdict: Answer, name: str, unit: str) -> list[Fact]:
     took = f"{cells.text(seen[unit], UNITS[unit])}"
     chance = "no chance is told" if seen["probability"] is None else f"a chance of {_chance(seen['probability'])}"
     spread = f"90 % of them {seen['low']:.2f} to {seen['high']:.2f}×"
-    note = f"whole runs ({seen['runs']}) took {seen['factor']:.2f}× the hours of their steps, {spread}"
+    note = f"whole runs took {seen['factor']:.2f}× the hours of their steps, {spread}"
+    note += f"; of its class: {seen['runs']}" if classed else ""
     return [Fact(label=f"{name} as runs go", value=f"{took}, {chance}", note=note)]
 
 
@@ -80,8 +82,9 @@ def _note(answer: Answer, verdict: Answer, unit: str, key: str) -> str:
     said = [f"of {cells.text(verdict[unit], UNITS[unit])}"]
     bounds = (answer.get("intervals") or {}).get(key)
     if bounds:
-        low, high = (cells.text(float(f"{bound:.3g}"), UNITS[unit]) for bound in bounds)
-        said.append(f"{100 * answer['intervals']['level']:.0f} % interval {low} to {high}")
+        said.append(
+            f"{100 * answer['intervals']['level']:.0f} % interval {cells.between(bounds[0], bounds[1], UNITS[unit])}"
+        )
     if verdict["probability"] is not None:
         said.append(f"a chance of {_chance(verdict['probability'])}")
     if verdict.get("practice"):

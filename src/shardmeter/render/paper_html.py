@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Sequence
 
+from shardmeter.core.record import changed
 from shardmeter.render import cells
 from shardmeter.render.document import Facts, Notes, Section, Table, Verbatim
 from shardmeter.render.figure import Figure
@@ -14,7 +15,10 @@ from shardmeter.render.grid import grid
 from shardmeter.render.paper import Chapter, Paper
 
 _CODE = re.compile(r"`([^`]+)`")
-_COMMA = re.compile(r",(?=[a-z])")
+_JOINED = re.compile(r"[,.](?=[a-z]{2})")
+"""Where a long word may end: after a comma, and between the parts of a name."""
+MOST = 11
+"""Columns that a page has room for."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 STYLE = """
 :root{--ink:#1f2328;--soft:#59636e;--line:#d1d9e0;--paper:#fff;--tint:#f6f8fa;--yes:#1a7f37;--no:#b42318;--maybe:#8a5a00;--link:#0a58a6}
@@ -27,9 +31,9 @@ h1{font-size:1.75rem;line-height:1.25;margin:0 0 .5rem}h2{font-size:1.3rem;margi
 h3{font-size:1rem;margin:1.5rem 0 .5rem}p{margin:.6rem 0;overflow-wrap:anywhere}a{color:var(--link)}
 .lines{color:var(--soft);margin:.15rem 0}.verdict{font-weight:600;padding:.7rem 1rem;border-left:.3rem solid var(--yes);background:var(--tint)}
 .no{border-color:var(--no)}.maybe{border-color:var(--maybe)}nav ol{columns:2;column-gap:2rem;padding-left:1.4rem;margin:.5rem 0;font-size:.92rem}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.86rem;min-width:50%}th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);
-text-align:left;vertical-align:top;white-space:nowrap}.wide{white-space:normal;min-width:9rem;overflow-wrap:break-word}.right{text-align:right;
-font-variant-numeric:tabular-nums}thead th{border-bottom:2px solid var(--line)}tr.total td{font-weight:600;border-top:2px solid var(--line)}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.86rem;min-width:50%}th,td{padding:.3rem .5rem;border-bottom:1px solid var(--line);
+text-align:left;vertical-align:top}.wide{min-width:9rem;overflow-wrap:break-word}.right{text-align:right;white-space:nowrap;
+font-variant-numeric:tabular-nums}thead th{border-bottom:2px solid var(--line);white-space:normal;vertical-align:bottom}tr.total td{font-weight:600;border-top:2px solid var(--line)}
 .caption{color:var(--soft);font-size:.86rem}dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1.25rem;margin:.5rem 0}dt{color:var(--soft)}
 dd{margin:0;overflow-wrap:anywhere}dd span{color:var(--soft);font-size:.9em;margin-left:.5em}code{font:.92em ui-monospace,"DejaVu Sans Mono",monospace}pre{background:var(--tint);border:1px solid var(--line);
 padding:.8rem 1rem;overflow-x:auto;font:.84rem/1.5 ui-monospace,"DejaVu Sans Mono",monospace}figure{margin:1.25rem 0}figure svg{max-width:100%;
@@ -38,7 +42,7 @@ footer{margin-top:3rem;border-top:1px solid var(--line);color:var(--soft);font-s
 @media (max-width:40rem){nav ol{columns:1}dl{grid-template-columns:1fr}dd{margin-bottom:.5rem}}
 @media print{@page{size:A4;margin:17mm 15mm}:root{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;--tint:#f4f4f4;--yes:#1a7f37;--no:#b42318;
 --maybe:#8a5a00;--link:#000}body{max-width:none;padding:0;font-size:9.6pt}nav,details{display:none}h2,h3{break-after:avoid}
-figure,tr,dl,pre{break-inside:avoid}thead{display:table-header-group}table{font-size:7.6pt}th,td{white-space:normal;padding:.2rem .4rem}
+figure,tr,dl,pre{break-inside:avoid}thead{display:table-header-group}table{font-size:7.6pt}th,td,.right{white-space:normal;padding:.2rem .4rem}
 .scroll{overflow:visible}pre{white-space:pre-wrap}#chapter-2{break-before:page}}
 """
 
@@ -63,9 +67,9 @@ def text(paper: Paper) -> str:
 
 
 def marked(text: str) -> str:
-    """A text as HTML: what stands between backticks in letters of one width, lines that may end after a comma, and none before a %."""
+    """A text as HTML: what stands between backticks in letters of one width, lines that may end after a comma and inside of a name with dots, and none before a %."""
     made = _CODE.sub(r"<code>\1</code>", html.escape(text)).replace(" %", "&nbsp;%")
-    return _COMMA.sub(",<wbr>", made)
+    return _JOINED.sub(r"\g<0><wbr>", made)
 
 
 def _chapter(chapter: Chapter, number: int) -> str:
@@ -97,7 +101,19 @@ def _facts(facts: Facts) -> str:
     return f"<dl>{each}</dl>" + "".join(f'<p class="caption">{marked(line)}</p>' for line in facts.caption)
 
 
+def _roomy(table: Table) -> Table:
+    """A table of no more columns than its page has room for: those that may go go first, as in a terminal, and the caption names them."""
+    columns = tuple(column for column in table.columns if not column.bar)
+    while len(columns) > MOST and any(column.drop for column in columns):
+        first = min(column.drop for column in columns if column.drop)
+        columns = tuple(column for column in columns if column.drop != first)
+    gone = [one.title for one in table.columns if one not in columns and one.title and not one.bar]
+    said = f"left out for lack of room: {', '.join(gone)}" if gone else ""
+    return changed(table, columns=columns, caption="; ".join(filter(None, (table.caption, said))))
+
+
 def _table(table: Table) -> str:
+    table = _roomy(table)
     made = grid(table)
     classes = [
         " ".join(filter(None, ("right" if right else "", "wide" if wide else ""))) for right, wide in zip(made.right, made.wide, strict=True)

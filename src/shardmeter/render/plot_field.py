@@ -98,7 +98,7 @@ def _numbers(axes: Any, figure: Figure, field: Field, values: Any, edges: tuple[
             ]
         )
         y = _between(figure.y.log, edges[1][row : row + 2], share)
-        text = cells.text(float(f"{values[row, column]:.3g}"), field.scale.unit).replace(" ×", "×")
+        text = cells.coarse(float(values[row, column]), field.scale.unit).replace(" ×", "×")
         axes.text(x, y, text, ha="center", va="center", fontsize=9, color="white" if dark else "black", zorder=4)
 
 

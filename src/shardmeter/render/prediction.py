@@ -27,6 +27,9 @@ unless the estimate misses by more than `NEAR`."""
 NEAR = 0.1
 """Share of the limit by which the estimate of a borderline plan may exceed it."""
 BEST_PLANS = 3
+"""Changes of the plan that are listed; of what is bought, and of what is only supposed, the best one each."""
+HAD = {"bought": "(has to be bought)", "supposed": "(only supposed: nobody sells it alone)"}
+"""How a change of the hardware is had, in words."""
 MOST_TERMS, MOST_BASES = 15, 2
 """Terms of a table that are shown one by one, and bases that stand in one cell."""
 _KIND = re.compile(r" (?:of|from|to) (?!the )")
@@ -191,10 +194,7 @@ def interval_text(answer: Answer, key: str, unit: str) -> str:
     bounds = intervals.get(key)
     if not bounds:
         return ""
-    low, high = (cells.text(float(f"{bound:.3g}"), unit) for bound in bounds)
-    number, _, same = low.partition(" ")
-    low = number if same == high.partition(" ")[2] else low  # the unit once
-    return f"{100 * intervals['level']:.0f} %: {low} to {high}"
+    return f"{100 * intervals['level']:.0f} %: {cells.between(bounds[0], bounds[1], unit)}"
 
 
 def _bounds(answer: Answer) -> dict[str, Any]:
@@ -245,8 +245,8 @@ def bottleneck_sections(answer: Answer) -> tuple[Section | None, ...]:
         return ()
     lines = [_cause(bottleneck)]
     relief = [one for one in bottleneck.get("relief") or () if one["fits"] and one["gain"] >= WORTH]
-    rows = [one for one in relief if one["kind"] == "plan"][:BEST_PLANS]
-    rows += [one for one in relief if one["kind"] == "hardware"][:1]
+    rows = [one for one in relief if one["reach"] == "set"][:BEST_PLANS]
+    rows += [one for reach in HAD for one in [one for one in relief if one["reach"] == reach][:1]]
     if not rows or not answer["fits"]:
         lines.append(bottleneck.get("advice") or "")
         return (Notes(title="Bottleneck", lines=tuple(line for line in lines if line)),)
@@ -273,7 +273,7 @@ def _changes(title: str, entries: Sequence[Answer]) -> Table:
             "rate": one["tokens_per_s"],
             "gain": one["gain"],
             "peak": one["memory_peak_gib"],
-            "set": options(one["set"]) if one["kind"] == "plan" else "",
+            "set": HAD[one["reach"]] if one["reach"] in HAD else options(one["set"]),
         }
         for one in entries
     ]
@@ -362,8 +362,8 @@ def _memory_interval(answer: Answer) -> str:
     return f"{bounds}; chance to fit {likely} ({answer['intervals'].get('memory_basis')})"
 
 
-def run_facts(answer: Answer) -> Facts | None:
-    """The whole run: hours, dollars, energy, limits; None where its length is not known."""
+def run_facts(answer: Answer, *, classed: bool = True) -> Facts | None:
+    """The whole run: hours, dollars, energy, limits (`classed` as in `limits.facts`); None where its length is not known."""
     run = answer.get("run")
     if not run:
         return None
@@ -383,7 +383,7 @@ def run_facts(answer: Answer) -> Facts | None:
         Fact(label="energy", value=run.get("energy_kwh"), unit="kWh", note=_range(run)),
         Fact(label="carbon", value=run.get("carbon_kg"), unit="kg", note=run.get("carbon_basis") or ""),
         Fact(label="loss", value=run.get("loss"), unit=(run.get("law") or {}).get("unit", "")),
-        *limits.facts(answer),
+        *limits.facts(answer, classed=classed),
     ]  # fmt: skip
     return Facts(title="The whole run", facts=tuple(fact for fact in facts if fact.value is not None))
 

@@ -17,6 +17,7 @@ from shardmeter.render import (
     prediction,
     report_evidence,
     report_figures,
+    report_lines,
     report_risks,
     report_words,
     yaml_text,
@@ -83,7 +84,7 @@ def _summary(answer: Answer) -> Chapter:
         *((f"What could make it wrong first of all: {risk}",) if risk else ()),
     )
     table = Facts(title="In figures", facts=tuple(fact for fact in facts if fact.value is not None))
-    return Chapter(title="Summary", says=says, sections=(table,))
+    return Chapter(title="Summary", says=says, sections=(table, *report_lines.sections(answer)))
 
 
 def _fits(found: Answer) -> str:
@@ -174,10 +175,10 @@ def _run(answer: Answer) -> Chapter:
     if not found["run"]:
         why = "No length of the run was said (tokens, steps or a target loss): its days, dollars and energy are not known."
         return Chapter(title="The whole run", says=(why,))
-    facts = prediction.run_facts(found)
+    practice = report_words.practice(answer)
+    facts = prediction.run_facts(found, classed=not practice)
     sections: list[Section] = [] if facts is None else [facts]
     sections += [*learning.sections(found), *prediction.made_of(found["run"])]
-    practice = report_words.practice(answer)
     counted = "What interrupts it, as the scenario says it, is counted below."
     return Chapter(title="The whole run", says=(practice or counted,), sections=tuple(sections))
 

@@ -17,12 +17,6 @@ MOVERS = 5
 """Numbers of the scenario that are shown with what half and twice of them do."""
 FAR = 8.0
 """Distance of the nearest measured run from which on none is called near."""
-NAMED = {
-    "run.cost_usd": "the cost of the run",
-    "run.wall_clock_s": "the length of the run",
-    "tokens_per_s": "throughput",
-}
-"""Figures of the JSON that numbers are moved for → what a reader calls them."""
 WARNING = "warning"
 Risk = tuple[str, str]
 """What it is of, and what is known of it."""
@@ -60,7 +54,7 @@ def risks(answer: Answer) -> Iterator[Risk]:
         )
     for text in found["warnings"]:
         yield WARNING, text
-    practice = report_words.practice(answer)
+    practice = report_words.practice_shortly(answer)
     if practice:
         yield "interruptions", practice
     yield from _of_data(answer)
@@ -152,5 +146,4 @@ def _movers(block: Answer) -> tuple[Section | Figure, ...]:
     table = sensitivity.ranked(block, MOVERS)
     filled = tuple(one for one in table.columns if any(row.get(one.key) for row in table.rows))
     table = changed(table, columns=filled)
-    drawn = sensitivity.figures({**block, "of": NAMED.get(block["of"], block["of"])})
-    return (*(changed(one, title=one.title[:1].upper() + one.title[1:]) for one in drawn), table)
+    return (*sensitivity.figures(block), table)

@@ -39,7 +39,7 @@ def question(answer: Answer) -> str:
 def amount(count: float) -> str:
     """`8.03 billion`, `124 million`, `32,768`."""
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
-        if count >= size:
+        if float(f"{count:.3g}") >= size:
             return f"{count / size:.3g} {word}"
     return f"{count:,.0f}"
 
@@ -222,8 +222,21 @@ def practice(answer: Answer) -> str:
     seen, run = answer["practice"], answer["prediction"]["run"]
     if seen is None or not run:
         return ""
-    hours = run["wall_clock_s"] * seen["factor"]
     return (
-        f"Nothing is said of what interrupts it, and nothing of that is in these figures. Whole runs ({seen['runs']}) took "
-        f"{seen['factor']:.2f} times the hours of their steps (90 % of them {seen['low']:.2f} to {seen['high']:.2f}): {cells.text(hours, 's')} here."
+        f"Nothing is said of what interrupts it, and nothing of that is in these figures. {_went(seen, run)} "
+        f"Counted are runs of its class: {seen['runs']}."
     )
+
+
+def practice_shortly(answer: Answer) -> str:
+    """The same without the class of runs, which the document says once."""
+    seen, run = answer["practice"], answer["prediction"]["run"]
+    if seen is None or not run:
+        return ""
+    return f"Nothing is said of them, and nothing of them is in these figures. {_went(seen, run)}"
+
+
+def _went(seen: Answer, run: Answer) -> str:
+    hours = cells.text(run["wall_clock_s"] * seen["factor"], "s")
+    spread = f"90 % of them {seen['low']:.2f} to {seen['high']:.2f}"
+    return f"Whole runs took {seen['factor']:.2f} times the hours of their steps ({spread}): {hours} here."

@@ -16,6 +16,12 @@ SHOWN = 20
 BARS = 12
 """Numbers of the tornado."""
 MINUS = "-"
+FIGURES = {
+    "tokens_per_s": "throughput", "tokens_per_s_per_gpu": "throughput of a GPU", "step_time_s": "time of a step", "mfu": "MFU",
+    "memory.peak_gib": "memory peak", "run.wall_clock_s": "length of the run", "run.cost_usd": "cost of the run",
+    "run.energy_kwh": "electricity of the run",
+}  # fmt: skip
+"""Figures of the JSON that numbers are moved for → what people call them; of others the name in the JSON is said."""
 
 
 def document(answer: Answer, heading: str = "", *, every: bool = False, short: bool = False) -> Document:
@@ -37,12 +43,22 @@ def document(answer: Answer, heading: str = "", *, every: bool = False, short: b
     )
 
 
+def figure_of(answer: Answer) -> str:
+    """The figure that numbers are moved for, in words."""
+    return FIGURES.get(of := str(answer["of"]), of)
+
+
+def _begun(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
 def _verdict(answer: Answer) -> str:
-    levers = answer["levers"]
+    levers, of = answer["levers"], figure_of(answer)
     if not levers:
-        return f"No number of the scenario moves {answer['of']}."
+        return f"No number of the scenario moves the {of}."
     first = levers[0]
-    return f"{answer['of']} hangs most on {first['title']}: {slope(first)} % for every %, of {len(levers)} numbers that move it."
+    return f"{_begun(of)} hangs most on {first['title']}: {slope(first)} % for every %, of {len(levers)} numbers that move it."
 
 
 def slope(one: Answer) -> str:
@@ -71,9 +87,9 @@ def _answer(answer: Answer) -> Facts:
     ends, unit = answer["interval"], answer["unit"]
     note = "its interval is not known"
     if ends is not None:
-        note = f"{100 * answer['level']:.0f} % between {cells.text(ends[0], unit)} and {cells.text(ends[1], unit)}"
+        note = f"{100 * answer['level']:.0f} %: {cells.between(ends[0], ends[1], unit)}"
     facts = (
-        Fact(label=answer["of"], value=answer["value"], unit=unit, note=note),
+        Fact(label=figure_of(answer), value=answer["value"], unit=unit, note=note),
         Fact(label="numbers that move it", value=float(len(answer["levers"]))),
     )
     return Facts(title="The answer", facts=facts)
@@ -84,6 +100,7 @@ def ranked(answer: Answer, most: int | None) -> Table:
     rows = [*answer["levers"][:most], *(answer["silent"] if most is None else ())]
     columns = (
         Column(key="title", title="number"),
+        Column(key="name", title="its name in a scenario", drop=4),
         Column(key="now", title="now"),
         Column(key="elasticity", title="elasticity"),
         Column(key="halved", title="half of it"),
@@ -101,7 +118,7 @@ def ranked(answer: Answer, most: int | None) -> Table:
 
 def _row(one: Answer) -> Row:
     return {
-        "title": one["title"], "now": quantity(one["value"], one), "elasticity": slope(one),
+        "title": one["title"], "name": one["name"], "now": quantity(one["value"], one), "elasticity": slope(one),
         "halved": _cell(one["halved"]), "doubled": _cell(one["doubled"]), "beside": _beside(one),
         "costs": _costs(one["doubled"]), "sure": "?" if one["beyond_interval"] is False else "",
     }  # fmt: skip
@@ -138,7 +155,7 @@ def _what_if(answer: Answer) -> Table:
     columns = (
         Column(key="title", title="what if"),
         Column(key="move", title="moved"),
-        Column(key="change", title=answer["of"]),
+        Column(key="change", title=figure_of(answer)),
         Column(key="range", title="if all is fast or slow", drop=1),
         Column(key="costs", title="costs", drop=2),
     )
@@ -246,15 +263,16 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     marks = () if ends is None else tuple(Mark(says=says_, x=end / answer["value"] - 1.0) for says_, end in
                                           zip(("90 %: low", "90 %: high"), ends, strict=True))  # fmt: skip
     side = "doubled" if first["doubled"] is not None and first["doubled"]["change"] is not None else "halved"
-    title = f"{answer['of']} moves most with {first['title']}: {percent(first[side]['change'])} if it is {side}"
+    of = figure_of(answer)
+    title = f"{_begun(of)} moves most with {first['title']}: {percent(first[side]['change'])} if it is {side}"
     caption = (
-        f"Every bar is one number moved, all others as they are; {answer['of']} = {cells.text(answer['value'], answer['unit'])} now.",
+        f"Every bar is one number moved, all others as they are; {of} = {cells.text(answer['value'], answer['unit'])} now.",
         "Whiskers: the same change if every step and message is as fast, or as slow, as its interval leaves possible.",
-        f"Dashed: both ends of the {100 * answer['level']:.0f} % interval of {answer['of']} as it is.",
+        f"Dashed: both ends of the {100 * answer['level']:.0f} % interval of {of} as it is.",
     )
     return (
         Figure(
-            slug="tornado", title=title, x=Scale(title=f"change of {answer['of']}", unit="%"),
+            slug="tornado", title=title, x=Scale(title=f"change of the {of}", unit="%"),
             y=Scale(title="", labels=tuple(f"{one['title']} ({quantity(one['value'], one)})" for one in chosen)),
             lines=tuple(lines), marks=marks, caption=caption,
         ),

@@ -20,6 +20,10 @@ from shardmeter.study import moves
 from shardmeter.study.moves import Laid, Move
 
 PLAN, HARDWARE = "plan", "hardware"
+SET, BOUGHT, SUPPOSED = "set", "bought", "supposed"
+"""How a change is had, the nearest first: it is set in the plan; it is bought (a faster fabric, a wider line); it is only supposed, as
+nobody sells it alone (twice the memory bandwidth of an accelerator, half a round trip)."""
+REACH = (SET, BOUGHT, SUPPOSED)
 WORTH = 0.01
 """Share of a step below which a gain is not worth naming."""
 UNSAID_BATCH, UNSAID_SHARES = "global_batch = micro_batch", "one micro-batch for every data-parallel rank (left out)"
@@ -37,7 +41,8 @@ WAYS, FAR_WAYS = 8, 3
 class Outcome:
     """One change, evaluated."""
 
-    kind: str
+    reach: str
+    """One of REACH."""
     says: str
     sets: tuple[str, ...]
     """`a.b=VALUE` texts that make the change in the scenario; empty where a line cannot say it."""
@@ -51,12 +56,18 @@ class Outcome:
     trains_alike: bool = True
     """False where the change touches the arithmetic of the optimizer."""
 
+    @property
+    def kind(self) -> str:
+        """Of the plan, or of the hardware."""
+        return PLAN if self.reach == SET else HARDWARE
+
     def to_dict(self) -> dict[str, Any]:
         """The entry of the JSON answer."""
         return {
             "change": self.says,
             "set": list(self.sets),
             "kind": self.kind,
+            "reach": self.reach,
             "step_time_s": self.step_time,
             "tokens_per_s": self.tokens_per_s,
             "gain": self.gain,
@@ -67,7 +78,7 @@ class Outcome:
 
 
 def relief(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
-    """Every legal single change of the plan and of the hardware, the largest gain first."""
+    """Every legal single change of the plan and of the hardware, in the order of REACH, the largest gain of each first."""
     plan_moves = (
         *(moves.micro_batch(factor) for factor in (2.0, 0.5)),
         *(moves.side_by_side(factor) for factor in (2.0, 0.5)),
@@ -80,13 +91,16 @@ def relief(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
         moves.narrow_reduction,
     )
     hardware = (
-        ("twice the fabric bandwidth", moves.twice_fabric),
-        ("twice the scale-up bandwidth", moves.twice_scale_up),
-        ("twice the memory bandwidth", moves.twice_memory),
+        (BOUGHT, "twice the fabric bandwidth", moves.twice_fabric),
+        (SUPPOSED, "twice the scale-up bandwidth", moves.twice_scale_up),
+        (SUPPOSED, "twice the memory bandwidth", moves.twice_memory),
     )
     trial = _Trial(scenario, estimate)
-    found = [*trial.all((move,) for move in plan_moves), *(trial.one((move,), says) for says, move in hardware)]
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.gain))
+    found = [
+        *trial.all((move,) for move in plan_moves),
+        *(trial.one((move,), says, reach) for reach, says, move in hardware),
+    ]
+    return ordered(one for one in found if one is not None)
 
 
 def ways_out(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
@@ -118,8 +132,13 @@ def advice(found: Sequence[Outcome], ways: Sequence[Outcome] = ()) -> str:
     return f"{none}; {_sentence(machines[0])}" if machines else none
 
 
+def ordered(found: Iterable[Outcome]) -> tuple[Outcome, ...]:
+    """What is had the easiest first, and of what is had alike the largest gain."""
+    return tuple(sorted(found, key=lambda one: (REACH.index(one.reach), -one.gain)))
+
+
 def best(found: Iterable[Outcome], kind: str, most: int) -> tuple[Outcome, ...]:
-    """The largest gains of a kind that fit and are worth naming."""
+    """The first of a kind that fit and are worth naming, of those that `ordered` gives."""
     return tuple(one for one in found if one.kind == kind and one.fits and one.gain >= WORTH)[:most]
 
 
@@ -194,8 +213,8 @@ class _Trial:
         """Every combination of plan moves, in order."""
         return (self.one(combination) for combination in combinations)
 
-    def one(self, combination: tuple[Move, ...], says: str = "") -> Outcome | None:
-        """One combination; `says` names a change of the hardware. A move that means nothing is left out of several."""
+    def one(self, combination: tuple[Move, ...], says: str = "", reach: str = SET) -> Outcome | None:
+        """One combination; `says` names a change of the hardware, `reach` how it is had. A move that means nothing is left out of several."""
         plan, island = self.scenario.plan, self.island
         for move in combination:
             moved = move(plan, island)
@@ -212,18 +231,18 @@ class _Trial:
             return None
         if self.fitting and float(memory_peak(s.model, plan, run, s.stack)) > float(island.accelerator.memory):
             return None
-        return self._outcome(plan, island, run, says)
+        return self._outcome(plan, island, run, says, reach)
 
     def _run(self, plan: Plan) -> Run:
         run = self.scenario.run
         return changed(run, global_batch=float(plan.dp * plan.micro_batch)) if self.follows else run
 
-    def _outcome(self, plan: Plan, island: Island, run: Run, says: str) -> Outcome:
+    def _outcome(self, plan: Plan, island: Island, run: Run, says: str, reach: str) -> Outcome:
         s = self.scenario
         estimate = evaluate(s.model, island, plan, run, s.stack)
         step, peak = float(estimate.step_time), float(estimate.memory_peak)
         return Outcome(
-            kind=HARDWARE if says else PLAN,
+            reach=reach,
             says=says or self._says(plan, island, run),
             sets=self._sets(plan, island),
             step_time=step,

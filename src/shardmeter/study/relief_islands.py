@@ -15,7 +15,7 @@ from shardmeter.engine.wans import Networks
 from shardmeter.specs import Plan, Run, Scenario, Sync
 from shardmeter.study import moves
 from shardmeter.study.moves import Move
-from shardmeter.study.relief import HARDWARE, PLAN, WAYS, WORDS, Outcome, batch_unsaid
+from shardmeter.study.relief import BOUGHT, SET, SUPPOSED, WAYS, WORDS, Outcome, batch_unsaid, ordered
 from shardmeter.sync import defaults, method
 
 SyncMove: TypeAlias = Callable[[Sync], tuple[str, dict[str, str]] | None]
@@ -25,7 +25,7 @@ MOST_DISTINCT = 8
 
 
 def relief(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
-    """Single changes, the largest gain first. Those of the method and the network keep the islands' inner steps."""
+    """Single changes, in the order of REACH, the largest gain of each first. Those of the method and the network keep the islands' inner steps."""
     networks = Networks(scenario.fleet.islands, scenario.fleet.wan)
     found = [*_of_method(scenario, whole, networks), *_of_network(scenario, whole)]
     if len({(id(p.island.accelerator), p.island.nodes, p.plan) for p in whole.parts}) <= MOST_DISTINCT:
@@ -35,7 +35,7 @@ def relief(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
             *moves.recompute_steps(plan), moves.degree("tp", 2.0), moves.degree("tp", 0.5), moves.narrow_reduction,
         )  # fmt: skip
         found += [one for move in tried if (one := _of_plans(scenario, whole, (move,), None, networks)) is not None]
-    return tuple(sorted(found, key=lambda one: -one.gain))
+    return ordered(found)
 
 
 def ways_out(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
@@ -87,7 +87,7 @@ def _method(scenario: Scenario, whole: Whole, move: SyncMove, networks: Networks
     plan = changed(scenario.plan, sync=sync)
     after = joined(scenario.model, inner, scenario.fleet.wan, plan, networks=networks)
     sets = tuple(f"plan.sync.{name}={value}" for name, value in fields.items())
-    return _outcome(whole, after, PLAN, says, sets, alike=set(fields) == {"outer_state"})
+    return _outcome(whole, after, SET, says, sets, alike=set(fields) == {"outer_state"})
 
 
 def _with(sync: Sync, fields: Mapping[str, str]) -> Sync:
@@ -187,11 +187,11 @@ def _of_network(scenario: Scenario, whole: Whole) -> list[Outcome]:
     wider = changed(wan, bandwidth=wan.bandwidth * 2.0, up=wan.up * 2.0, down=wan.down * 2.0, streams=wan.streams * 2.0)
     nearer = changed(wan, rtt=wan.rtt / 2.0)
     return [
-        _outcome(whole, joined(scenario.model, inner, network, scenario.plan), kind, says, ())
-        for kind, says, network in (
-            (PLAN, "twice the streams between islands", more),
-            (HARDWARE, "twice the bandwidth between islands", wider),
-            (HARDWARE, "half the round trip between islands", nearer),
+        _outcome(whole, joined(scenario.model, inner, network, scenario.plan), reach, says, ())
+        for reach, says, network in (
+            (SET, "twice the streams between islands", more),
+            (BOUGHT, "twice the bandwidth between islands", wider),
+            (SUPPOSED, "half the round trip between islands", nearer),
         )
     ]
 
@@ -211,7 +211,7 @@ def _of_plans(
     except IndivisibleBatch:
         return None
     alike = plans[0].optimizer == whole.parts[0].plan.optimizer
-    return _outcome(whole, after, PLAN, *_told(scenario, whole, plans, run, fields or {}), alike=alike)
+    return _outcome(whole, after, SET, *_told(scenario, whole, plans, run, fields or {}), alike=alike)
 
 
 def _moved(scenario: Scenario, whole: Whole, together: Sequence[Move]) -> list[Plan] | None:
@@ -274,12 +274,14 @@ def _sets(fields: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(f"plan.{name}={values[0]}" for name, values in said.items())
 
 
-def _outcome(before: Whole, after: Whole, kind: str, says: str, sets: Iterable[str], *, alike: bool = False) -> Outcome:
+def _outcome(
+    before: Whole, after: Whole, reach: str, says: str, sets: Iterable[str], *, alike: bool = False
+) -> Outcome:
     e, old = after.estimate, before.estimate
     step, rate, rate_before = float(e.step_time), float(e.tokens / e.step_time), float(old.tokens / old.step_time)
     fullest = max((p.estimate for p in after.parts), key=lambda one: float(one.memory_peak / one.memory_limit))
     return Outcome(
-        kind=kind,
+        reach=reach,
         says=says,
         sets=tuple(sets),
         step_time=step,

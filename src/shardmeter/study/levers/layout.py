@@ -21,7 +21,7 @@ _PLAN = (
     ("micro_batch", "micro-batch", "sequences", True),
     ("virtual_stages", "virtual stages of a rank", "", True),
     ("ahead", "micro-batches ahead of a boundary between islands", "", True),
-    ("ep", "expert parallelism", "", True),
+    ("ep", "expert parallelism (ep)", "", True),
     ("expert_skew", "imbalance of experts", "", False),
     ("offload_layers", "layers whose activations go to the host", "", True),
 )
@@ -34,7 +34,10 @@ _NEEDS: dict[str, Callable[[Plan], bool]] = {
     "ahead": lambda plan: traits(plan.schedule).ahead and any(axis == "pp" for axis, _ in plan.placement),
 }
 """What a plan must have for a number of it to mean something."""
-_DEGREES = ("tp", "pp", "cp", "dp_replicate")
+_DEGREES = {
+    "tp": "tensor parallelism (tp)", "pp": "pipeline stages (pp)", "cp": "context parallelism (cp)", "dp_replicate": "replicas (dp_replicate)",
+}  # fmt: skip
+"""Degrees with what people call them."""
 _SYNC = (
     ("sync_every", "inner steps of a round (H)", "steps", True),
     ("num_fragments", "fragments (P)", "", True),
@@ -52,7 +55,7 @@ _SYNC = (
 _MOST = {"bits": 32.0, "top_k": 1.0, "lead": 1.0, "fragment_update_alpha": 1.0}
 """Largest values; of others none."""
 _RUN = (
-    ("seq_len", "sequence", "tokens", True),
+    ("seq_len", "sequence length", "tokens", True),
     ("global_batch", "global batch", "sequences", True),
     ("document_len", "mean document", "tokens", False),
 )
@@ -70,8 +73,8 @@ def levers(scenario: Scenario) -> Iterator[Lever]:
         value, needs = getattr(plan, name), _NEEDS.get(name)
         if (scenario.model.experts or name not in _ROUTED) and (needs is None or needs(plan)):
             yield _lever(f"plan.{name}", title, unit, "plan", value, _of_plans(scenario, name), whole=whole)
-    for axis in () if plan.placement else _DEGREES:
-        yield _lever(f"plan.{axis}", axis, "", "plan", plan.degree(axis), _of_degree(scenario, axis))
+    for axis, title in () if plan.placement else _DEGREES.items():
+        yield _lever(f"plan.{axis}", title, "", "plan", plan.degree(axis), _of_degree(scenario, axis))
     if len(islands) > 1:
         reads = method(plan.sync.method).FIELDS
         for name, title, unit, whole in _SYNC:

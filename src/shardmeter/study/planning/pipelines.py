@@ -114,7 +114,7 @@ class Lines:
             line = [ready[3][kind].slot.whole for kind, _, count in ready[0].runs for _ in range(count)]
             found.append((ready, np.array([float(one) for one in line])))
         ready = found[0][0]
-        exposed, _ = update(ready[0], ready[2], ready[1], plan)
+        exposed, _ = update(ready[0], ready[2], ready[1], plan, dict.fromkeys(ready[0].stages, 0.0))
         after = float(exposed["optimizer"]) + float(scenario.stack.step_overhead)
         return ready, np.minimum(found[0][1], found[1][1]), after
 

@@ -21,6 +21,7 @@ from shardmeter.study.explain import explain
 from shardmeter.study.planning.automatic import searched
 from shardmeter.study.planning.search import Progress
 from shardmeter.study.report import compared, sources, validated
+from shardmeter.study.report.lines import lines_of
 from shardmeter.study.sensitivity import sensitivity
 
 __all__ = ["ALTERNATIVES", "MOST_ALTERNATIVES", "Asked", "Report", "report"]
@@ -106,6 +107,7 @@ def report(
             {"name": one.name, "gpus": float(one.gpus), "accelerator": one.accelerator.name}
             for one in own.fleet.islands
         ],
+        "lines": lines_of(own.fleet.wan, [one["sent_bytes"] for one in found["islands"]]) if found["sync"] else [],
         "prediction": found,
         "plans": plans,
         "alternatives": other,

@@ -1,17 +1,17 @@
 // The answer at a glance: figures, memory against its limit, what holds the step back, where it goes. Made once, then only written into.
 
 import { byId, fill, h, settled, write } from "./dom.js";
-import { MISSING, between, duration, money, number, span, text } from "./format.js";
+import { MISSING, between, duration, fixed, number, text } from "./format.js";
 import { focusField } from "./question.js";
 import { override, said, whole } from "./state.js";
 
-const rounded = (value) => (value === null || value === undefined ? MISSING : number(Math.round(value)));
+const rate = (value) => (value === null || value === undefined ? MISSING : number(value));
 const FIGURES = [
-  { key: "tokens_per_s", name: "Throughput", unit: "tokens/s", show: (of) => rounded(of.tokens_per_s), range: (of) => between(of.intervals?.tokens_per_s, number) },
-  { key: "tokens_per_s_per_gpu", name: "Per GPU", unit: "tokens/s", show: (of) => rounded(of.tokens_per_s_per_gpu), range: (of) => (of.gpus ? `${number(of.gpus)} GPUs` : "") },
+  { key: "tokens_per_s", name: "Throughput", unit: "tokens/s", show: (of) => rate(of.tokens_per_s), range: (of) => between(of.intervals?.tokens_per_s) },
+  { key: "tokens_per_s_per_gpu", name: "Per GPU", unit: "tokens/s", show: (of) => rate(of.tokens_per_s_per_gpu), range: (of) => (of.gpus ? `${number(of.gpus)} GPUs` : "") },
   { key: "mfu", name: "MFU", unit: "", show: (of) => text(of.mfu, "%"), range: (of) => (of.step_time_s ? `step ${text(of.step_time_s, "s")}` : "") },
-  { key: "wall_clock_s", name: "Duration", unit: "", show: (of) => duration(of.wall_clock_s), range: (of) => span(of.intervals?.wall_clock_s, "s"), needs: ["tokens", "Say how many tokens"] },
-  { key: "cost_usd", name: "Cost", unit: "", show: (of) => (of.cost_usd === null || of.cost_usd === undefined ? MISSING : money(of.cost_usd)), range: (of) => between(of.intervals?.cost_usd, money), needs: ["price", "Say a price"] },
+  { key: "wall_clock_s", name: "Duration", unit: "", show: (of) => duration(of.wall_clock_s), range: (of) => between(of.intervals?.wall_clock_s, "s"), needs: ["tokens", "Say how many tokens"] },
+  { key: "cost_usd", name: "Cost", unit: "", show: (of) => text(of.cost_usd, "USD"), range: (of) => between(of.intervals?.cost_usd, "USD"), needs: ["price", "Say a price"] },
 ];
 
 /** Shades of the bar; a term beyond them begins anew. */
@@ -44,7 +44,7 @@ function showFigures(of) {
 
 /** What is said of the memory, from the figures alone. */
 function fit(of) {
-  const size = `${of.peak_gib.toFixed(1)} of ${of.limit_gib.toFixed(1)} GiB on the fullest GPU`;
+  const size = `${fixed(of.peak_gib, 1)} of ${fixed(of.limit_gib, 1)} GiB on the fullest GPU`;
   const near = of.fits_probability > 0.1 && of.fits_probability < 0.9;
   if (near && Math.abs(of.peak_gib - of.limit_gib) <= 0.1 * of.limit_gib) return ["unsure", `Borderline: ${size}, ${text(of.fits_probability, "%")} likely to fit`];
   return of.fits ? ["good", `Fits: ${size}`] : ["bad", `Does not fit: ${size}`];
@@ -79,7 +79,7 @@ function showMemory(of) {
   const range = of.intervals?.memory_peak_gib;
   whisker.hidden = !range;
   if (range) Object.assign(whisker.style, { left: share(range[0]), width: share(range[1] - range[0]) });
-  write(byId("memory-scale"), range ? `limit ${text(of.limit_gib, "GiB")} · 90 %: ${span(range, "GiB")}` : `limit ${text(of.limit_gib, "GiB")}`);
+  write(byId("memory-scale"), range ? `limit ${text(of.limit_gib, "GiB")} · 90 %: ${between(range, "GiB")}` : `limit ${text(of.limit_gib, "GiB")}`);
 }
 
 const CAUSES = { compute: "Compute", "memory bandwidth": "Memory bandwidth", fabric: "The network inside the island", "scale-up link": "The links inside a node", "wide-area link": "The lines between islands" };
@@ -88,13 +88,14 @@ function showBottleneck(of) {
   const it = of.bottleneck;
   if (!it) return;
   const cause = CAUSES[it.cause] ?? `${it.cause.charAt(0).toUpperCase()}${it.cause.slice(1)}`;
-  const share = Math.round(100 * (it.cause_share ?? it.share));
-  const made = (it.cause_terms ?? []).map((one) => `${one.term} ${Math.round(100 * one.share)} %`).join(", ");
+  const share = fixed(100 * (it.cause_share ?? it.share), 0);
+  const made = (it.cause_terms ?? []).map((one) => `${one.term} ${fixed(100 * one.share, 0)} %`).join(", ");
   write(byId("bottleneck"), `${cause} limits it: ${share} % of the step${made ? ` (${made})` : ""}.`.replaceAll(" %", "\u00a0%"));
   if (it.relief === undefined) return byId("relief").classList.add("stale");
   byId("relief").classList.remove("stale");
   const ways = of.fits ? [] : (of.way_out ?? []);
-  const some = it.relief.filter((one) => one.gain > 0.001 && one.fits).slice(0, 5);
+  const worth = it.relief.filter((one) => one.gain >= 0.01 && one.fits);
+  const some = [["set", 4], ["bought", 1], ["supposed", 1]].flatMap(([reach, most]) => worth.filter((one) => one.reach === reach).slice(0, most));
   fill(byId("relief"),
     ways.length > 0 && [h("p", { class: "label" }, "What would make it fit: one change each"), h("ul", null, ways.slice(0, 5).map(relief))],
     !of.fits ? ways.length === 0 && h("p", { class: "label" }, "No single change that was tried makes it fit.") : some.length ? [h("p", { class: "label" }, "What would make it faster: one change each, of the step's time, and the memory then"), h("ul", null, some.map(relief))]
@@ -111,9 +112,11 @@ function relief(one) {
   const gain = one.gain >= 0 ? `saves ${text(one.gain, "%")}` : `takes ${text(-one.gain, "%")} more`;
   const fits = one.fits === false ? "does not fit" : text(one.memory_peak_gib, "GiB");
   const name = one.set?.length ? h("button", { type: "button", class: "apply", onclick: () => apply(one.set) }, one.change) : h("span", { class: "plainly" }, one.change);
-  return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, fits));
+  return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, fits),
+    one.reach in HAD && h("span", { class: "had" }, HAD[one.reach]));
 }
 
+const HAD = { bought: "has to be bought", supposed: "only supposed: nobody sells it alone" };
 const rows = new Map();
 
 /** Where a step goes: every term from where the one before ended; those of the ruling cause in the accent. */
@@ -149,7 +152,7 @@ function showLedger(of) {
 function showTotal(of, sum, most) {
   const range = of.intervals?.step_time_s;
   write(byId("step-seconds"), text(of.step_time_s ?? sum, "s"));
-  write(byId("step-range"), `${range ? `A step takes ${span(range, "s")} in nine runs of ten. ` : ""}In colour: what limits it. Hidden: behind compute, at no cost.`);
+  write(byId("step-range"), `${range ? `A step takes ${between(range, "s")} in nine runs of ten. ` : ""}In colour: what limits it. Hidden: behind compute, at no cost.`);
   byId("step-bar").style.width = `${((100 * sum) / most).toFixed(3)}%`;
   const whisker = byId("step-whisker");
   whisker.hidden = !range;
@@ -157,7 +160,7 @@ function showTotal(of, sum, most) {
 }
 
 const announce = settled(700, (of) => {
-  const said = [fit(of)[1], of.tokens_per_s ? `${rounded(of.tokens_per_s)} tokens a second` : "", of.wall_clock_s ? duration(of.wall_clock_s) : "", of.cost_usd ? money(of.cost_usd) : "",
+  const said = [fit(of)[1], of.tokens_per_s ? `${rate(of.tokens_per_s)} tokens a second` : "", of.wall_clock_s ? duration(of.wall_clock_s) : "", of.cost_usd ? text(of.cost_usd, "USD") : "",
     of.bottleneck ? `limited by ${of.bottleneck.cause}` : ""];
   write(byId("live"), `${said.filter(Boolean).join(", ")}.`);
 });

@@ -17,33 +17,57 @@ const COUNTED = ["sequences", "steps", "bits", "nodes", "islands"]; // words tha
 
 /** An exponent of two digits: 1.0e-08. */
 const wide = (text) => text.replace(/e([+-])(\d)$/, "e$10$2");
-const grouped = (value, places) => value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
-const rounded = (value) => Number(value.toPrecision(3));
+const HALF = /^50*$/; // what is exactly between two, which the even digit gets, as the command line gives it
+const odd = (digits) => Number(digits.at(-1)) % 2 === 1;
+
+/** A number with so many places: its exact value rounded once. */
+export function fixed(value, places) {
+  if (!(Math.abs(value) < 1e21)) return String(value);
+  const near = Math.abs(value).toFixed(places);
+  const exact = Math.abs(value).toFixed(100);
+  const end = exact.indexOf(".") + (places && 1 + places);
+  const made = odd(near) && HALF.test(exact.slice(end).replace(".", "")) ? exact.slice(0, end) : near;
+  return Object.is(value, -0) || value < 0 ? `-${made}` : made;
+}
+
+/** The same with so many significant digits, as an exponential: 1.23e+4. */
+function precise(value, digits) {
+  const near = value.toExponential(digits - 1);
+  const [exact, power] = Math.abs(value).toExponential(99).split("e");
+  const tie = odd(near.split("e")[0]) && HALF.test(exact.slice(digits + 1));
+  return tie ? `${value < 0 ? "-" : ""}${exact.slice(0, digits + 1)}e${power}` : near;
+}
+
+const grouped = (value, places) => {
+  const [whole, ...rest] = fixed(value, places).split(".");
+  return [whole.replace(/\B(?=(\d{3})+$)/g, ","), ...rest].join(".");
+};
+const rounded = (value) => Number(precise(value, 3));
 
 /** Three significant digits, no exponent unless extreme. */
 function digits(value) {
   const near = rounded(value);
   if (near !== 0 && (near < 1e-9 || near >= 1e16)) return wide(String(near));
-  return near.toLocaleString("en", { maximumFractionDigits: 12, useGrouping: false });
+  return fixed(near, 12).replace(/\.?0+$/, "");
 }
 
 /** A time with the zeros at its end: 2.00 s. */
-const padded = (value) => (rounded(value) >= 1e-3 && rounded(value) < 1e3 ? value.toPrecision(3).replace(/e\+2$/, "") : digits(value));
+const padded = (value) => (rounded(value) >= 1e-3 && rounded(value) < 1e3 ? rounded(value).toPrecision(3) : digits(value));
 
 /** Dollars: $2.10, $80,181, $1.66M. */
-export function money(value) {
+function money(value) {
   if (value < 0) return `-${money(-value)}`;
   for (const [size, suffix] of COUNTS.slice(0, 3)) if (rounded(value) >= size) return `$${digits(value / size)}${suffix}`;
   if (value >= 99.995) return `$${grouped(value, 0)}`;
-  return value >= 0.995 || value === 0 ? `$${value.toFixed(2)}` : `$${digits(value)}`;
+  return value >= 0.995 || value === 0 ? `$${fixed(value, 2)}` : `$${digits(value)}`;
 }
 
 /** A bare number: whole and large ones with thousands apart, others with four digits. */
 export function number(value) {
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en");
-  if (Math.abs(value) >= 1e3 && Math.abs(value) < 1e15) return Math.round(value).toLocaleString("en");
-  if (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e3) return String(Number(value.toPrecision(4)));
-  return wide(value.toExponential(3));
+  if (value === 0) return "0";
+  if (Math.abs(value) < 1e15 && (Number.isInteger(value) || Math.abs(value) >= 1e3)) return grouped(value, 0);
+  if (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e3) return String(Number(precise(value, 4)));
+  return wide(precise(value, 4));
 }
 
 /** A value in SI with its unit; `%` takes a fraction, any unknown unit follows the number. */
@@ -51,9 +75,9 @@ export function text(value, unit = "") {
   if (value === null || value === undefined || (typeof value === "number" && !Number.isFinite(value))) return MISSING;
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value !== "number") return String(value);
-  if (unit === "%") return `${(100 * value).toFixed(1)} %`;
-  if (unit === "±%") return Math.abs(value) < 5e-4 ? "0.0 %" : `${value > 0 ? "+" : ""}${(100 * value).toFixed(1)} %`;
-  if (unit === "GiB") return `${grouped(value, 1)} GiB`;
+  if (unit === "%") return `${fixed(100 * value, 1)} %`;
+  if (unit === "±%") return Math.abs(value) < 5e-4 ? "0.0 %" : `${value > 0 ? "+" : ""}${fixed(100 * value, 1)} %`;
+  if (unit === "GiB") return `${grouped(value, 2)} GiB`;
   if (unit === "s" && value > 0 && value < 1e-6) return "< 1 us";
   if (unit in LADDERS) return value < 0 ? `-${ladder(-value, unit)}` : ladder(value, unit);
   if (value < 0) return `-${text(-value, unit)}`;
@@ -75,7 +99,7 @@ export function count(value, word = "") {
   for (const [size, suffix] of COUNTS) {
     if (rounded(value) >= size) return `${digits(value / (suffix === "k" ? 1e3 : size))}${suffix}${word}`;
   }
-  return `${digits(value)}${word}`;
+  return `${Number.isInteger(value) ? fixed(value, 0) : digits(value)}${word}`;
 }
 
 /** The size and name of the one unit in which an axis up to `value` reads best. */
@@ -95,19 +119,25 @@ export function unitFor(value, unit) {
 /** A duration for a headline: 24.9 days; hours and minutes below two days. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return MISSING;
-  if (seconds >= 172800) return `${digits(seconds / 86400)} days`;
+  if (seconds >= 172800) return `${padded(seconds / 86400)} days`;
   return text(seconds, "s");
 }
 
-/** Two ends of an interval: "406,000 to 521,000". Three digits of each in SI, and then the unit, as `predict` prints them. */
-export function between(ends, show) {
-  if (!ends || ends[0] === null || ends[1] === null) return "";
-  const [[low, ...unit], [high, ...same]] = ends.map((one) => show(rounded(one)).split(" "));
-  return `${[low, ...(unit.join(" ") === same.join(" ") ? [] : unit)].join(" ")} to ${[high, ...same].join(" ")}`; // the unit once
+const DOLLARS = 99.995; // from which on they are whole
+const ITS_OWN = ["%", "±%", "GiB", "USD/s", "tokens"]; // units that `text` writes with few digits by itself
+
+/** A value that is known roughly, as an end of an interval: three significant digits in its unit, rounded once. */
+function coarse(value, unit) {
+  const kept = unit in LADDERS || ITS_OWN.includes(unit) || (unit === "USD" && Math.abs(value) < DOLLARS);
+  return text(kept ? value : rounded(value), unit);
 }
 
-/** The same in the unit of the value. */
-export const span = (ends, unit) => between(ends, (one) => text(one, unit));
+/** Both ends of an interval, as `predict` prints them: "406,000 to 521,000"; a unit that both have is said once. */
+export function between(ends, unit = "") {
+  if (!ends || ends[0] === null || ends[1] === null) return "";
+  const [[low, ...one], [high, ...other]] = ends.map((end) => coarse(end, unit).split(" "));
+  return `${[low, ...(one.join(" ") === other.join(" ") ? [] : one)].join(" ")} to ${[high, ...other].join(" ")}`;
+}
 
 /** Bandwidth, bytes a second → text that a scenario takes: 25 Gbps. */
 export function bandwidth(bits) {

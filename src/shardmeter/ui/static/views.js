@@ -16,7 +16,8 @@ const FIELDS = [
   ["plan.micro_batch", "sequences"], ["plan.tp", "degree"], ["plan.pp", "degree"], ["run.global_batch", "sequences"], ["run.seq_len", "tokens"],
 ].map(([name, says]) => ({ name, says }));
 const AXES = [["gpus", "the nodes of every island"], ["islands", "how many"], ["fabric", "bandwidth between nodes"], ["wan", "bandwidth between islands"], ["run.global_batch", "sequences"], ["run.seq_len", "tokens"]].map(([name, says]) => ({ name, says }));
-const ANSWERS = ["tokens_per_s", "step_time_s", "mfu", "memory.peak_gib", "run.wall_clock_s", "run.cost_usd", "run.energy_kwh"].map((name) => ({ name }));
+const ANSWERS = [["tokens_per_s", "throughput"], ["step_time_s", "time of a step"], ["mfu", "MFU"], ["memory.peak_gib", "memory peak"], ["run.wall_clock_s", "length of the run"], ["run.cost_usd", "cost of the run"],
+  ["run.energy_kwh", "electricity of the run"]].map(([name, says]) => ({ name, says }));
 const MEASURED = { tokens_per_s_per_gpu: "tokens/s per GPU", tokens_per_s: "tokens/s, all GPUs", step_time: "time of a step", mfu: "MFU", tflops_per_gpu: "TFLOP/s per GPU", its_per_s: "steps/s", samples_per_s: "samples/s",
   memory: "memory of a process", memory_reserved: "memory reserved", forward: "forward passes of a step", backward: "backward passes of a step" };
 
@@ -63,7 +64,7 @@ export const VIEWS = [
     controls: () => [word("axis", "Along", AXES, "gpus"), choice("scaling", "Global batch", ["", "strong", "weak"], { "": "as the question says", strong: "stays (strong scaling)", weak: "grows too (weak scaling)" })], words: () => wordsOf("axis", "scaling") },
   { id: "transitions", label: "Transitions", says: "Where another part of the machine takes over. Two axes make a map.",
     controls: () => [word("x", "Along", FIELDS, "the likeliest"), said("x") !== "" && word("y", "and along", FIELDS, "one axis only")], words: () => wordsOf("x", ...(said("x") ? ["y"] : [])) },
-  { id: "sensitivity", label: "Sensitivity", says: "Every number of the question, by what a percent of it does to the answer.", controls: () => [word("of", "Of", ANSWERS, "tokens_per_s")], words: () => wordsOf("of") },
+  { id: "sensitivity", label: "Sensitivity", says: "Every number of the question, by what a percent of it does to the answer.", controls: () => [word("of", "Of", ANSWERS, "throughput")], words: () => wordsOf("of") },
   { id: "tradeoffs", label: "Trade-offs", says: "Throughput against loss, memory and traffic, knob by knob." },
   { id: "doctor", label: "Doctor", says: "You measured something else? The single causes that would explain it, and what to measure next.", controls: () => [measurements()],
     words: () => ({ measured: measured() }), idle: () => measured().length === 0 },

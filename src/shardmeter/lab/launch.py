@@ -266,13 +266,14 @@ def _fault(tasks: Sequence[Task], network: Network, fault: Fault | None) -> Call
 
 
 def _end_server() -> None:
-    """Kill the server that forks workers, as one that was stopped; the next run starts another."""
+    """Kill the server that forks workers, as one that was stopped, and wait until it is gone: the next run starts another."""
     from multiprocessing import forkserver
 
     known = getattr(forkserver, "_forkserver", None)
     number = getattr(known, "_forkserver_pid", None)
     if number is not None:
         os.kill(number, signal.SIGKILL)
+        os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)  # whoever starts the next one looks after its remains
 
 
 def _server() -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.alike import kinds, span
+from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Row, Section, Table
 
@@ -57,7 +58,7 @@ def _lines(lines: Sequence[Answer]) -> Table:
         Column(key="carries", title="carries a round"),
     )
     kept = tuple(one for one in columns if any(row[one.key] is not None for row in rows))
-    more = sum(one["pairs"] for one in lines[MOST:])
+    more = plain_sum(one["pairs"] for one in lines[MOST:])
     said = ["Both ways, where they differ: there / back."] if any(" / " in str(row.values()) for row in rows) else []
     said += [f"{more} more lines, of {len(lines) - MOST} other kinds, are in the JSON."] if more else []
     return Table(title="The lines between them", columns=kept, rows=tuple(rows), caption=" ".join(said))

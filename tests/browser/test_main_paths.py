@@ -251,3 +251,23 @@ def test_what_was_measured_is_named_in_words_and_nothing_asked_before_it_is_said
     assert names[0] == "tokens/s per GPU"
     assert not [name for name in names if "_" in name or " per s" in name]
     assert page.locator("#panel-doctor a.json").count() == 0
+
+
+def test_a_run_that_may_fit_against_the_estimate_is_told_its_chance(opened, asked):
+    question = "model=qwen2.5-14b&gpus=16xH100-SXM5-80GB&plan=fsdp&seq=8192&global_batch=16"
+    page, data = opened(question), asked(f"/api/predict?{question}")["data"]
+    assert not data["fits"]
+    assert page.inner_text("#fit").startswith(
+        f"Does not fit by this estimate (a chance of {100 * data['fits_probability']:.1f} % that it does)"
+    )
+
+
+def test_how_plausible_a_cause_is_stands_in_view(opened, until):
+    page = opened(f"{QUESTION}&tab=doctor")
+    page.click("[role=tab]:has-text('Doctor')")
+    field = page.locator("[role=tabpanel]:not([hidden]) input").first
+    field.fill("3000")
+    field.press("Enter")
+    table = "[...document.querySelectorAll('.scroll')].find((one) => one.ariaLabel === 'What alone would explain it')"
+    until(page, f"{table} !== undefined")
+    assert page.evaluate(f"{table}.scrollWidth <= {table}.clientWidth + 1")

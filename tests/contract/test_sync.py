@@ -20,6 +20,7 @@ from shardmeter.core.units import Number
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Replica, Round, Sync
 from shardmeter.specs.round import BASES, COLLECTIVES
+from shardmeter.sync import _measured
 
 CATALOG = load_catalog()
 ONE_B = Replica(
@@ -397,3 +398,13 @@ def test_diloco_keeps_8_bytes_a_parameter_more() -> None:
     """fp32 copy and momentum; half as much again, and more, beside the 12 of an fp32 master and two moments."""
     assert memory(round_of("diloco")) == 8.0 * ONE_B.parameters
     assert memory(round_of("diloco")) / (12.0 * ONE_B.parameters) == pytest.approx(0.66, abs=0.01)
+
+
+def test_how_far_the_measured_runs_go_is_what_the_runs_are() -> None:
+    """Each end that the words name is inside, and a step beyond it is not: so a reader can tell why a fleet is extrapolated."""
+    told = _measured.reach()
+    assert told == "C4 from 35M: at H = 30 4 cells to 10B and 8 to 2.4B; at H = 100 2 cells to 4B and 4 to 1B"
+    for cells, period, size in ((4.0, 30.0, 10e9), (8.0, 30.0, 2.4e9), (2.0, 100.0, 4e9), (4.0, 100.0, 1e9)):
+        assert _measured.is_inside(cells, size, period)
+        assert not _measured.is_inside(cells, 1.01 * size, period)
+        assert not _measured.is_inside(cells, 34e6, period)

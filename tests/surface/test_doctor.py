@@ -31,7 +31,7 @@ NOTHING_STANDS_OUT = (
 )
 KEYS = {
     "version", "data_date", "verdict", "readings", "rules", "primary", "causes", "insufficient", "pairs", "next", "contradictions",
-    "against", "level", "assumptions", "warnings", "figures",
+    "against", "level", "assumptions", "warnings", "figures", "memory",
 }  # fmt: skip
 CAUSE = {
     "name", "title", "kind", "field", "unit", "of", "said", "assumed", "implied", "low", "high", "ratio", "value", "factor", "explains", "plausible",
@@ -64,6 +64,57 @@ def test_the_keys(run):
     assert answer["readings"][0]["times_slower"] > 3.0
     assert [figure["slug"] for figure in answer["figures"]] == ["reach", "implied"]
     assert len(answer["figures"][0]["y"]["labels"]) == len(answer["figures"][0]["lines"][0]["x"])
+
+
+LARGE = (
+    "--model",
+    "llama-3.1-70b",
+    "--gpus",
+    "64xH100-SXM5-80GB",
+    "--seq",
+    "4096",
+    "--measured",
+    "tokens_per_s_per_gpu=650",
+)
+
+
+def test_a_run_that_was_measured_and_does_not_fit_as_said_is_told_so_first(run):
+    """It ran, so that it was another: the change that makes it fit stands before any cause, with what is predicted then."""
+    told = json.loads(run(*LARGE, "--plan", "fsdp", "--format", "json")[1])
+    memory = told["memory"]
+    assert not memory["fits"]
+    assert memory["peak_gib"] > memory["limit_gib"]
+    assert memory["otherwise"]["set"] == ["plan.recompute=full"]
+    says = verdict(told)
+    assert says.index("--set plan.recompute=full") < says.index("single cause")
+    other = json.loads(run(*LARGE, "--plan", "fsdp,recompute=full", "--format", "json")[1])
+    rate = memory["otherwise"]["tokens_per_s"] / memory["otherwise"]["gpus"]
+    assert other["readings"][0]["predicted"] == pytest.approx(rate)
+    assert other["memory"]["fits"]
+    assert other["memory"]["otherwise"] is None
+    assert "does not fit" not in verdict(other)
+    assert told["figures"][0]["title"] in says
+    assert len(told["figures"][0]["title"]) < len(says)
+
+
+def test_nothing_is_asked_to_be_measured_that_has_no_room(run):
+    """70B fits on no single node, and a second sequence of 8B without recomputation on no GPU."""
+    told = json.loads(run(*LARGE, "--plan", "fsdp,recompute=full", "--format", "json")[1])
+    assert "one-node" not in {one["name"] for one in told["next"]}
+    small = (
+        "--model",
+        "llama-3.1-8b",
+        "--gpus",
+        "32xH100-SXM5-80GB",
+        "--seq",
+        "8192",
+        "--measured",
+        "tokens_per_s_per_gpu=1800",
+    )
+    plain = json.loads(run(*small, "--plan", "fsdp", "--format", "json")[1])
+    assert "twice-the-micro-batch" not in {one["name"] for one in plain["next"]}
+    spared = json.loads(run(*small, "--plan", "fsdp,recompute=selective", "--format", "json")[1])
+    assert "twice-the-micro-batch" in {one["name"] for one in spared["next"]}
 
 
 def test_rows_are_causes(run):

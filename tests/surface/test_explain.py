@@ -275,3 +275,18 @@ def test_a_term_that_a_run_does_not_have_points_to_the_nearest_and_its_page(caps
     said = capsys.readouterr().err
     assert says in said
     assert "docs/" in said
+
+
+def test_a_formula_is_headed_by_a_whole_sentence(request, monkeypatch, capsys):
+    """A first sentence that takes two lines of a docstring is not cut after the first."""
+    monkeypatch.chdir(request.config.rootpath)
+    assert main(["explain", "examples/llama-8b-64xh100.yaml"]) == 0
+    page = capsys.readouterr().out
+    flat = " ".join(page.split())
+    assert (
+        "at most the peak (or what the best measured shape reached, on parts that clock above their listed boost)"
+        in flat
+    )
+    heads = [line for line in page.splitlines() if line.startswith(("host_time: ", "matmul_rate: "))]
+    assert len(heads) == 2
+    assert not any("`" in line for line in heads)

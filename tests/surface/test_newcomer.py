@@ -207,6 +207,31 @@ def test_nodes_of_machines_that_were_said_in_short_can_be_set(capsys):
     assert str(plain["tokens_per_s"]) in json.dumps(swept)
 
 
+def test_machines_in_short_are_gone_over_beside_a_price(capsys):
+    """A price makes an island of `gpus`, which stays the word for its machines; and a kind that no stack was fitted on is warned of."""
+    machines = ("64xH100-SXM5-80GB", "64xA100-SXM4-80GB")
+    words = ("--tokens", "1T", "--price", "$2/gpu/h", "--format", "json")
+    assert main(["sweep", *SHORT, *words, "--over", f"gpus={','.join(machines)}", "--columns", "run.cost_usd"]) == 0
+    seen = capsys.readouterr()
+    assert "A100-SXM4-80GB is predicted from its data sheet" in seen.err
+    costs = [row["run.cost_usd"] for row in json.loads(seen.out)["rows"]]
+    for name, cost in zip(machines, costs, strict=True):
+        assert main(["predict", *SHORT[:3], name, *SHORT[4:], *words]) == 0
+        assert json.loads(capsys.readouterr().out)["run"]["cost_usd"] == pytest.approx(cost)
+
+
+def test_a_price_beside_the_short_form_is_told_where_it_belongs(tmp_path, capsys):
+    path = tmp_path / "run.yaml"
+    rest = "plan: fsdp\nrun: {seq_len: 8192, tokens: 1T}\n"
+    path.write_text(f"model: llama-3.1-8b\ngpus: 64xH100-SXM5-80GB\nprice: $2.10/gpu/h\n{rest}", encoding="utf-8")
+    assert main(["predict", str(path)]) == 2
+    way = "fleet: {islands: [{gpus: 64xH100-SXM5-80GB, price: $2.10/gpu/h}]}"
+    assert way in capsys.readouterr().err
+    path.write_text(f"model: llama-3.1-8b\n{way}\n{rest}", encoding="utf-8")
+    assert main(["predict", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["cost_usd"] > 0.0
+
+
 def test_the_nodes_and_the_short_form_in_one_file_are_still_refused(capsys):
     island = "fleet.islands=[{gpus: 64xH100-SXM5-80GB, nodes: 4}]"
     assert main(["predict", "--model", "llama-3.1-8b", "--set", island]) != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ WORDS = {
     "emptier": "times less than predicted",
 }  # fmt: skip
 AS_SAID = "as-said"
+LEAST_CHANCE = 0.01
+"""Chance to fit below which it is told as less than that."""
 NETWORKS = ("fabric-bandwidth", "wan-bandwidth", "site-bandwidth")
 """Causes whose rates are told in bits."""
 MEANING = (
@@ -69,14 +72,35 @@ def verdict(answer: Answer) -> str:
         gathers = f"; parameters are gathered {rules['gathers']:g} times a step" if rules["gathers"] > 2.0 else ""
         return (
             f"Nothing needs explaining: {_value(one['measured'], one['unit'])} lies inside the 90 % interval, {_span(one)}{where}. "
-            f"What such a step takes: {rules['cause']}, {100 * rules['share']:.0f} %{gathers}."
+            f"What such a step takes: {rules['cause']}, {100 * rules['share']:.0f} %{gathers}.{_room(answer['memory'])}"
         )
-    one = _primary(answer)
+    return f"{_pace(_primary(answer))}{_room(answer['memory'])} {_first(answer)}"
+
+
+def _pace(one: Answer) -> str:
+    """By how much a number is off."""
     times = max(one["times_slower"], 1.0 / one["times_slower"])
     says = f"{one['title'][:1].upper()}{one['title'][1:]}: {times:.3g} {_word(one)}."
-    if one["impossible"]:
-        says = f"{says} Not possible: {one['impossible']}."
-    return f"{says} {_first(answer)}"
+    return f"{says} Not possible: {one['impossible']}." if one["impossible"] else says
+
+
+def _room(memory: Answer) -> str:
+    """That what was said does not fit, so that something else ran, and what most likely."""
+    if memory["fits"]:
+        return ""
+    size, chance = f"{memory['peak_gib']:.1f} of {memory['limit_gib']:.1f} GiB", memory["fits_probability"]
+    doubt = "" if chance is None else f", a chance of {_percent(chance)} to fit"
+    says = f" As it was said the run does not fit by the estimate ({size}{doubt}): look first whether it is said as it ran."
+    other = memory["otherwise"]
+    if other is None or not other["set"]:
+        return says
+    options = " ".join(f"--set {shlex.quote(text)}" for text in other["set"])
+    rate = cells.text(other["tokens_per_s"] / other["gpus"], "tokens/s")
+    return f"{says} With {other['change']} ({options}) it does, and {rate} a GPU are predicted."
+
+
+def _percent(chance: float) -> str:
+    return "below 1 %" if chance < LEAST_CHANCE else f"{100 * chance:.0f} %"
 
 
 def _word(one: Answer) -> str:
@@ -308,7 +332,7 @@ def _reach(answer: Answer, one: Answer, told: Sequence[Answer]) -> Figure:
         label="predicted, with 90 %", x=middles, y=tuple(float(at) for at in range(len(names))), low=lows, high=highs, style="bars"
     )  # fmt: skip
     return Figure(
-        slug="reach", title=verdict(answer), x=Scale(title=one["title"], unit=one["unit"]), y=Scale(title="", labels=names),
+        slug="reach", title=verdict(answer) if answer["primary"] is None else _pace(one), x=Scale(title=one["title"], unit=one["unit"]), y=Scale(title="", labels=names),
         lines=(line,), marks=(Mark(says=f"measured: {_value(one['measured'], one['unit'])}", x=one["measured"]),),
         caption=("Each bar is the prediction if that alone were so; the first is the scenario as it was said.",),
     )  # fmt: skip

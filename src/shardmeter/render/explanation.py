@@ -184,8 +184,9 @@ def _units(name: str) -> dict[str, str]:
 
 
 def _title(name: str) -> str:
-    """The formula's name and the first line of what it says about itself."""
-    says = REGISTRY[name].doc.partition("\n")[0] if name in REGISTRY else ""
+    """The formula's name and the first sentence of what it says about itself, over as many lines as it has."""
+    says = " ".join(REGISTRY[name].doc.partition("\n\n")[0].split()) if name in REGISTRY else ""
+    says = says.partition(". ")[0].removesuffix(".").replace("`", "")
     return f"{name}: {says}" if says else name
 
 

@@ -431,7 +431,7 @@ def laid_lengths(given: RunInput, model: Model, found: Findings, batch: Callable
     if given.tokens is not None and given.steps is not None:
         found.refuse(("run", "steps"), "both tokens and steps are given", "keep one of the two")
     if given.tokens is None and given.steps is None and given.target_loss is None:
-        found.assumptions.append("no tokens and no steps are given: the run is null")
+        found.assumptions.append("no tokens and no steps are given: no duration, cost or energy of the run")
     return Run(
         seq_len=float(seq_len),
         global_batch=global_batch,

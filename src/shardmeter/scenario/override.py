@@ -198,8 +198,7 @@ def _keep(document: Document, error: BadScenario | UnknownName, field: str, wher
 
 def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> None:
     """Set one field, creating mappings on the way."""
-    if path[:1] == ("fleet",) and "gpus" in document.data and "fleet" not in document.data:
-        document.data["fleet"] = {"islands": [{"gpus": document.data.pop("gpus")}]}
+    path = _of_one(document, path)
     if path[:1] == ("plan",):
         _win_over_islands(document, path, where)
     value = placed(document, path, value)
@@ -275,6 +274,18 @@ def _no_item(path: tuple[str, ...], position: int, where: str) -> NoReturn:
 
 RIVALS = {"rtt": "distance", "distance": "rtt", "bits": "should_quantize", "should_quantize": "bits"}
 """Fields of a line or of `sync` that say the same thing in two ways."""
+
+
+def _of_one(document: Document, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path in a fleet of one island that is said as `NxNAME`: `gpus` of the scenario becomes its first island's where a price or a
+    network is added, and is found there afterwards."""
+    data = document.data
+    if path[:1] == ("fleet",) and "gpus" in data and "fleet" not in data:
+        data["fleet"] = {"islands": [{"gpus": data.pop("gpus")}]}
+    fleet = data.get("fleet")
+    islands = fleet.get("islands") if isinstance(fleet, dict) and "gpus" not in data else None
+    short = isinstance(islands, list) and len(islands) == 1 and isinstance(islands[0], dict) and "gpus" in islands[0]
+    return ("fleet", "islands", "0", "gpus") if path == ("gpus",) and short else path
 
 
 def _drop_rivals(document: Document, inner: dict[str, Any], reached: Sequence[str | int], where: str) -> None:

@@ -371,7 +371,8 @@ def _violation(shape: type[BaseModel], error: Any, document: Document, prefix: P
             return Violation(
                 field=field, says=f"is {own}, which is said too", way_out="keep one of the two", where=where
             )
-        return Violation(field=field, says="unknown key", way_out=_meant_key(shape, loc), where=where)
+        way_out = _of_short_form(shape, loc, document) or _meant_key(shape, loc)
+        return Violation(field=field, says="unknown key", way_out=way_out, where=where)
     context = error.get("ctx") or {}
     if "says" in context:
         parts = {name: str(context.get(name, "")) for name in ("says", "rule", "way_out")}
@@ -406,6 +407,15 @@ def _meant_key(shape: type[BaseModel], loc: Path) -> str:
     elsewhere = SHORTCUTS.get(name) if len(loc) == 1 and shape is ScenarioInput else None
     close = nearest(name, known)
     return meant(tuple(dict.fromkeys((*([elsewhere] if elsewhere else []), *close)))[:3])
+
+
+def _of_short_form(shape: type[BaseModel], loc: Path, document: Document) -> str:
+    """How an island says what was written beside `gpus`, the short form of one that has that alone. "" where nothing was."""
+    data, name = document.data, str(loc[-1])
+    short = data.get("gpus") if shape is ScenarioInput and len(loc) == 1 and isinstance(data, dict) else None
+    if not isinstance(short, str) or "fleet" in data or name not in IslandInput.model_fields:
+        return ""
+    return f"an island says it: in place of gpus, fleet: {{islands: [{{gpus: {cut(short, 40)}, {name}: {shown(data[name], 40).strip(chr(39))}}}]}}"
 
 
 def _spelt(shape: type[BaseModel], loc: Path) -> str:

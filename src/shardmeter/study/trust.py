@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from shardmeter import data
@@ -186,13 +186,18 @@ def warnings(scenario: Scenario) -> tuple[str, ...]:
         )
     if base.rows < FEW:
         found.append(f"stack {stack.name} is fitted on {base.rows} rows only ({stack.fitted_on})")
-    devices = dict.fromkeys(island.accelerator.name for island, _ in _laid(scenario))
-    new = [device for device in devices if base.accelerators and device not in base.accelerators]
-    if new:
-        seen, are = ", ".join(base.accelerators), "is" if len(new) == 1 else "are"
-        sheet = "its data sheet" if len(new) == 1 else "their data sheets"
-        found.append(f"stack {stack.name} is fitted on {seen}; {' and '.join(new)} {are} predicted from {sheet}")
-    return tuple(found)
+    return (*found, *new_devices(stack, (island.accelerator.name for island, _ in _laid(scenario))))
+
+
+def new_devices(stack: Stack, devices: Iterable[str]) -> tuple[str, ...]:
+    """A sentence about the accelerators on which a stack was not fitted; none where it was on all, or on none, or is not as it was."""
+    base = footing(stack)
+    new = [device for device in dict.fromkeys(devices) if base.accelerators and device not in base.accelerators]
+    if not new or not base.stack or base.own or base.changed:
+        return ()
+    seen, are = ", ".join(base.accelerators), "is" if len(new) == 1 else "are"
+    sheet = "its data sheet" if len(new) == 1 else "their data sheets"
+    return (f"stack {stack.name} is fitted on {seen}; {' and '.join(new)} {are} predicted from {sheet}",)
 
 
 def _laid(scenario: Scenario) -> list[tuple[Island, Plan]]:

@@ -23,7 +23,6 @@ SHORT = 5.0
 """Inner steps of delay below which no loss was seen (Douillard 2025)."""
 LATE = 0.03
 """Nats that a whole round of delay costs a model of 1B: 0.02 to 0.03 (Kale 2025, Table 1)."""
-RANGE = "35M to 10B, up to 8 cells, H = 30 to 100, C4"
 
 
 @formula(cite="charles2025")
@@ -43,12 +42,15 @@ def apart(cells: Count, parameters: Count, period: Count) -> Effect:
     same lines go on, and never below the joint fit with its exponent in proportion to ln H: no gain is taken over."""
     measured, steps = _measured.gap(cells, parameters, period), np.maximum(period, PERIOD)
     inside = _measured.is_inside(cells, parameters, steps)
-    basis, text = "published", f"between measured runs ({RANGE})"
+    basis, text = "published", f"between measured runs ({_measured.reach()})"
     if np.any(np.less(period, PERIOD) & np.greater(cells, 1.0)):
-        basis, text = "derived", f"rounds of less than {PERIOD:g} steps are taken to cost what those do ({RANGE})"
+        basis, text = (
+            "derived",
+            f"rounds of less than {PERIOD:g} steps are taken to cost what those do ({_measured.reach()})",
+        )
     if not np.all(inside):
         basis = "extrapolated"
-        text = f"beyond the measured runs ({RANGE}): carried on in ln M and ln H, no less than M^{EXPONENT} at H = {PERIOD:g}"
+        text = f"beyond the measured runs ({_measured.reach()}): carried on in ln M and ln H, no less than M^{EXPONENT} at H = {PERIOD:g}"
     return Effect(
         basis=basis,
         text=text,

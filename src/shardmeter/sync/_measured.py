@@ -75,6 +75,29 @@ def is_inside(cells: Count, parameters: Count, period: Count, without: str = "")
     return inside
 
 
+@cache
+def reach() -> str:
+    """How far the runs go, in words: the largest size of so many cells at each length of a round, from the smallest on."""
+    known = curves()
+    least = min(sizes[0] for sizes, _ in known.values())
+    told = [
+        f"at H = {period:g} {' and '.join(_ends({most: sizes[-1] for (most, one), (sizes, _) in known.items() if one == period}))}"
+        for period in sorted({one for _, one in known})
+    ]
+    return f"C4 from {_size(least)}: {'; '.join(told)}"
+
+
+def _ends(largest: Mapping[float, float]) -> list[str]:
+    """`4 cells to 10B`, without those that more cells reach too."""
+    ends = [most for most in sorted(largest) if all(largest[most] > largest[more] for more in largest if more > most)]
+    return [f"{most:g} {'cells ' if most == ends[0] else ''}to {_size(largest[most])}" for most in ends]
+
+
+def _size(log: float) -> str:
+    size = math.exp(log)
+    return f"{size / 1e9:.3g}B" if size >= 0.9995e9 else f"{size / 1e6:.3g}M"
+
+
 def _over_cells(known: Mapping[tuple[float, float], Curve], period: float, cells: Count, parameters: Count) -> Number:
     """The gap of rounds of one of the known lengths."""
     size, many = np.log(parameters), np.log(np.maximum(cells, 1.0))

@@ -64,8 +64,8 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
     found.assume("plan.optimizer adamw: the program says it")
     say = f"--gpus {world}xNAME" if world else "--gpus"
     found.assume(
-        f"the file tells neither model, nor accelerators, nor batches, nor the length of sequences: say --model, {say}, --micro-batch, "
-        "--global-batch and --seq"
+        f"model, accelerators, batches and the length of sequences are no settings of this file: options say them (--model, {say}, "
+        "--micro-batch, --global-batch, --seq)"
     )
     document: dict[str, Any] = {"plan": plan, "stack": name}
     if kind == "deepspeed":

@@ -66,7 +66,7 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
     if run:
         document["run"] = run
     found.assume(
-        "the file tells neither the model nor the accelerators: say --model and --gpus; nor the length of sequences: --seq"
+        "model, accelerators and the length of sequences are no settings of this file: options say them (--model, --gpus, --seq)"
     )
     return found.imported(version, by_pattern(IDLE), document)
 

@@ -104,8 +104,9 @@ class Calibration:
         return None if found is None else [found[0][0], found[1][0]]
 
     def _warnings(self) -> list[str]:
+        others = "the others" if len(self.observations) > 1 else f"what is known of {self.before.name}"
         found = [
-            f"{one.id}: does not agree with the others ({after / float(one.step_time) - 1.0:+.0%} after calibration): counted little; "
+            f"{one.id}: does not agree with {others} ({after / float(one.step_time) - 1.0:+.0%} after calibration): counted little; "
             f"look whether it was measured and described right"
             for one, (_, after), bad in zip(self.observations, self.predicted, self.bad, strict=True)
             if bad is not None and bad > SUSPECT

@@ -3,7 +3,8 @@
 One file a question: `measured` (what was measured, and the same figure of a prediction), `world` (a scenario if something were so),
 `cause` (what a cause is), `numbers`, `settings` and `misread` (all of them), `usual` (how far numbers are usually off), `solved` (what
 value explains it), `classes` (which kind of link that is), `findings` (all causes solved and ranked), `pairs` (two together), `against`
-(two measured numbers, whose ratio no longer hangs on what both share), `checks` (what tells the leading causes apart).
+(two measured numbers, whose ratio no longer hangs on what both share), `checks` (what tells the leading causes apart),
+`room` (whether the run as it was said fits at all).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from shardmeter.study.doctor.checks import Check, checks
 from shardmeter.study.doctor.findings import POSSIBLE, Finding, findings
 from shardmeter.study.doctor.measured import PACE, Length, Measured, Spread, measured, of_ratio, spread
 from shardmeter.study.doctor.pairs import Pair, pairs
+from shardmeter.study.doctor.room import room
 from shardmeter.study.doctor.world import World, world
 
 __all__ = ["Diagnosis", "doctor", "measured"]
@@ -75,6 +77,7 @@ class Diagnosis:
         return {
             "verdict": verdict_of(self),
             "readings": [reading(one, self.base, self.spread) for one in self.measured],
+            "memory": room(self.scenario, self.base),
             "rules": _rules(self.base),
             "primary": None if self.primary is None else self.primary.quantity.name,
             "causes": [one for one in told if one["explains"]],

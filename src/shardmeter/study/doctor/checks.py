@@ -1,4 +1,4 @@
-"""What to measure next: runs and benchmarks for which the leading causes predict unlike numbers."""
+"""What to measure next: runs that have room and benchmarks, for which the leading causes predict unlike numbers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from shardmeter.study.doctor.cause import Cause, Misread, Named, Numeric
 from shardmeter.study.doctor.findings import POSSIBLE, Finding
 from shardmeter.study.doctor.measured import MEMORY, Measured
 from shardmeter.study.doctor.numbers import numeric
+from shardmeter.study.doctor.room import has_room
 from shardmeter.study.doctor.settings import named
 from shardmeter.study.doctor.world import World, world
 from shardmeter.study.levers import levers
@@ -70,8 +71,10 @@ def _all(scenario: Scenario, base: World, leading: Sequence[Finding], primary: M
         expected = tuple((one.cause.name, float(of(one))) for one in (said, *leading))
         return Check(name=name, title=title, unit=unit, expected=expected)
 
+    twice, alone = _twice(scenario), _one_node(scenario)
+    doubled = has_room(world(twice), base)
     if primary.quantity.kind == MEMORY:
-        yield from _of_memory(scenario, check)
+        yield from _of_memory(twice if doubled else None, check)
         return
     island = scenario.fleet.islands[0]
     if len(island.tiers) > 1 and float(island.nodes) > 1.0:
@@ -92,15 +95,14 @@ def _all(scenario: Scenario, base: World, leading: Sequence[Finding], primary: M
         "matrix-benchmark", "matmul: a matrix product of 8192 × 8192 × 8192", "FLOP/s", lambda one: product(one.world)
     )
     yield check("profile", "communication_share: of a step, by the profiler", "%", lambda one: communication(one.world))
-    twice = _twice(scenario)
-    yield check(
-        "twice-the-micro-batch",
-        "time of a step at twice the micro-batch, over that of one now",
-        "×",
-        lambda one: _ratio(one, twice),
-    )
-    alone = _one_node(scenario)
-    if alone is not None:
+    if doubled:
+        yield check(
+            "twice-the-micro-batch",
+            "time of a step at twice the micro-batch, over that of one now",
+            "×",
+            lambda one: _ratio(one, twice),
+        )
+    if alone is not None and has_room(world(alone), base):
         yield check(
             "one-node", "tokens/s of a GPU on one node alone", "tokens/s", lambda one: _rate(applied(one, alone))
         )
@@ -112,12 +114,13 @@ def _all(scenario: Scenario, base: World, leading: Sequence[Finding], primary: M
     )
 
 
-def _of_memory(scenario: Scenario, check: Callable[..., Check]) -> Iterator[Check]:
-    twice = _twice(scenario)
-    yield check(
-        "twice-the-micro-batch", "memory at twice the micro-batch, over that now", "×",
-        lambda one: float(applied(one, twice).estimate.memory_peak / one.world.estimate.memory_peak),
-    )  # fmt: skip
+def _of_memory(twice: Scenario | None, check: Callable[..., Check]) -> Iterator[Check]:
+    """`twice`: the run at twice the micro-batch; None where that has no room."""
+    if twice is not None:
+        yield check(
+            "twice-the-micro-batch", "memory at twice the micro-batch, over that now", "×",
+            lambda one: float(applied(one, twice).estimate.memory_peak / one.world.estimate.memory_peak),
+        )  # fmt: skip
     yield check(
         "allocated", "torch.cuda.max_memory_allocated", "B", lambda one: float(one.world.estimate.memory_allocated)
     )

@@ -29,13 +29,14 @@ from shardmeter.scenario.resolve import check_method, read_parts, resolve
 from shardmeter.scenario.sync import ALIASES
 from shardmeter.scenario.tables import KINDS
 from shardmeter.scenario.together import Array, numbers, reason
+from shardmeter.study import trust
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
 from shardmeter.study.sweep.kinds import telling
 from shardmeter.sync import caution
 
 if TYPE_CHECKING:
     from shardmeter.scenario.read import Document
-    from shardmeter.specs import Scenario
+    from shardmeter.specs import Scenario, Stack
 
 MOST = 100_000_000
 """Points of the largest sweep."""
@@ -294,17 +295,21 @@ def _misplaced(made: Space) -> list[Violation]:
 
 def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Read the parts of the scenario at every value of every axis that differs in kind, the others at their first: what all
-    assume, and warn of.
+    assume, and warn of; and the accelerators on which no stack was fitted, wherever they stand.
 
     Raises what is malformed in any, and what is wrong in all."""
     malformed: dict[tuple[str, str], Violation] = {}
     assumptions, warnings, wrong = _Common(), _Common(), _Common()
+    devices: dict[Stack, dict[str, None]] = {}
     first: ShardMeterError | None = None
     for document in _each_value(made):
         found = Findings(document)
         try:
-            read_parts(found, made.rows)
+            parts = read_parts(found, made.rows)
             found.stop()
+            if parts.stack is not None:
+                named = (entry.island.accelerator.name for entry in parts.entries if entry.island is not None)
+                devices.setdefault(parts.stack, {}).update(dict.fromkeys(named))
         except ShardMeterError as error:
             first = first or error
         for one in _malformed(found):
@@ -316,7 +321,8 @@ def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
         raise BadScenario(f"{_problems(len(malformed))} in the scenario or what to go over", list(malformed.values()))
     if first is not None and wrong.texts:
         raise first
-    return tuple(assumptions.texts or ()), tuple(warnings.texts or ())
+    new = (text for stack, names in devices.items() for text in trust.new_devices(stack, names))
+    return tuple(assumptions.texts or ()), (*(warnings.texts or ()), *new)
 
 
 def _each_value(made: Space) -> Iterator[Document]:

@@ -47,7 +47,8 @@ function fit(of) {
   const size = `${fixed(of.peak_gib, 1)} of ${fixed(of.limit_gib, 1)} GiB on the fullest GPU`;
   const near = of.fits_probability > 0.1 && of.fits_probability < 0.9;
   if (near && Math.abs(of.peak_gib - of.limit_gib) <= 0.1 * of.limit_gib) return ["unsure", `Borderline: ${size}, ${text(of.fits_probability, "%")} likely to fit`];
-  return of.fits ? ["good", `Fits: ${size}`] : ["bad", `Does not fit: ${size}`];
+  if (of.fits) return ["good", `Fits: ${size}`];
+  return ["bad", near ? `Does not fit by this estimate (a chance of ${text(of.fits_probability, "%")} that it does): ${size}` : `Does not fit: ${size}`];
 }
 
 function showMemory(of) {

@@ -21,13 +21,17 @@ function bar(share) {
 /** A text whose long words may part after a comma. */
 const parting = (said) => (said.length > 18 && !said.includes(" ") ? said.replaceAll(",", ",\u200b") : said);
 
+/** A text that may go on in a next line where the table has no room. */
+const isPhrase = (said) => said.length > 18 && said.includes(" ");
+
 /** A table with its caption; rows are lists of cells in the order of the columns, sentences of a column that says so stand below their row.
  * `more(at)` may give each row a first cell (a button). */
 export function table(section, more) {
   const { columns } = section;
   const places = columns.map((_, at) => at).filter((at) => !columns[at].below && (!columns[at].bar || section.rows.length > 1));
   const below = columns.map((_, at) => at).filter((at) => columns[at].below);
-  const side = (column) => (column.bar ? "bars" : column.number ? "num" : column.wide ? "wide" : null);
+  const worded = new Set(columns.filter((_, at) => section.rows.some((row) => isPhrase(shown(row[at] ?? "")))));
+  const side = (column) => (column.bar ? "bars" : column.number ? "num" : column.wide ? "wide" : worded.has(column) ? "worded" : null);
   const cell = (row, at, first) => h(first ? "th" : "td", { class: side(columns[at]), scope: first ? "row" : null }, columns[at].bar ? bar(raw(row[at])) : parting(shown(row[at] ?? "")));
   const line = (row, begin) => {
     const texts = below.map((at) => shown(row[at] ?? "")).filter((one) => one && one !== "–");

@@ -168,7 +168,8 @@ function layoutOf(figure, [x, y]) {
   const names = figure.y.labels?.length ?? 0;
   const [shapes, annotations] = marks(figure, x, y);
   const many = figure.lines.length + figure.contours.length + (figure.field?.scale.labels?.length ?? 0);
-  const height = Math.max(340, 120 + 26 * names * (figure.lines.length || 1)) + 18 * Math.ceil(many / 3);
+  const lines = Math.max(1, ...(figure.y.labels ?? []).map((said) => wrapped(said, innerWidth < 620 ? 16 : 34).split("<br>").length));
+  const height = Math.max(340, 120 + Math.max(26 * (figure.lines.length || 1), 10 + 16 * lines) * names) + 18 * Math.ceil(many / 3);
   return {
     font, paper_bgcolor: "transparent", plot_bgcolor: "transparent", height,
     margin: { l: 20, r: 12, t: 8, b: 40 }, hovermode: "closest", dragmode: false, barmode: "group", bargap: 0.25, showlegend: many > 1,

@@ -95,7 +95,9 @@ def test_pictures_and_commands_of_the_gallery_are_there(monkeypatch):
     monkeypatch.chdir(ROOT)
     assert gallery.problems() == []
     assert text("docs/gallery.md") == gallery.page()
-    shardmeter = click.Context(cli, info_name="shardmeter", **cli.context_settings)  # a command keeps its first parent's names of help
+    shardmeter = click.Context(
+        cli, info_name="shardmeter", **cli.context_settings
+    )  # a command keeps its first parent's names of help
     for one in gallery.GALLERY:
         word, *arguments = shlex.split(one.command.format(file="picture.svg"))
         assert cli.commands[word].make_context(word, arguments, parent=shardmeter).params

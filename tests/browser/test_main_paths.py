@@ -59,6 +59,28 @@ def test_another_model_is_answered_in_two_clicks(opened, until):
     assert "model=llama-3.1-70b" in page.url
 
 
+def test_a_slower_network_of_nodes_is_chosen_and_taken_back(opened, until):
+    page = opened()
+    before = figures(page)
+    field = page.get_by_label("Network of nodes")
+    field.click()
+    page.click("[role=option][data-name='ethernet-10g-tcp']")
+    until(page, "document.getElementById('bottleneck').textContent.startsWith('The network inside the island')")
+    assert "set=fleet.islands.0.fabric=ethernet-10g-tcp" in page.url
+    assert figures(page)["wall_clock_s"] != before["wall_clock_s"]
+    field.fill("")
+    field.press("Tab")
+    until(page, "document.getElementById('bottleneck').textContent.startsWith('Compute limits it')")
+    assert "fabric" not in page.url
+    assert figures(page) == before
+
+
+def test_a_network_that_is_none_is_told_at_its_field(opened):
+    page = opened(f"{QUESTION}&set=fleet.islands.0.fabric=ethernet-10g-tpc", refused=True)
+    assert "ethernet-10g-tcp" in page.inner_text("[data-key='fleet.islands.0.fabric'] .problem")
+    assert page.get_by_label("Network of nodes").get_attribute("aria-invalid") == "true"
+
+
 def test_what_relieves_is_applied_by_its_button_and_taken_back_by_going_back(opened, until):
     page = opened(QUESTION)
     before = step(page)

@@ -22,7 +22,7 @@ OK, MOVED, UNPROCESSABLE, FAULT, NOT_HERE = 200, 303, 422, 500, 501
 REPORTS_PER_S = 5.0
 """How often a search says how far it is."""
 UNKNOWN = {
-    "model": "model", "accelerator": "gpus", "stack": "stack", "example": "example", "instance": "gpus", "fabric": "set", "region": "set"
+    "model": "model", "accelerator": "gpus", "stack": "stack", "example": "example", "instance": "gpus", "fabric": "fleet.islands.0.fabric", "region": "set"
 }  # fmt: skip
 """Key of the state that a kind of name belongs to."""
 

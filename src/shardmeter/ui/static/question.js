@@ -7,6 +7,7 @@ import { get, head, put } from "./plan_line.js";
 import { brief, placeOf, told, violationsOf } from "./refusal.js";
 import { become, commit, islandsOf, overrides, said, valueOf, whole } from "./state.js";
 
+const FABRIC = "fleet.islands.0.fabric";
 const RECOMPUTES = ["", "none", "selective", "full"];
 const inputs = new Map();
 let schema = new Map();
@@ -36,12 +37,14 @@ function plain(key, more = {}) {
   return wrapped(key, input, more);
 }
 
-/** A text field of the scenario that has no key of its own. */
-function override(path, label, placeholder) {
+/** A text field of the scenario that has no key of its own; with names to choose from, where it takes one of a kind of the catalog. */
+function override(path, label, placeholder, { kind, help } = {}) {
   const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", placeholder });
   const others = () => overrides().filter((one) => !one.startsWith(`${path}=`));
-  input.addEventListener("change", () => commit({ set: input.value.trim() ? [...others(), `${path}=${input.value.trim()}`] : others() }));
-  const field = wrapped(path, input, { label });
+  const write = () => commit({ set: input.value.trim() ? [...others(), `${path}=${input.value.trim()}`] : others() });
+  const field = wrapped(path, input, { label, help });
+  if (kind) combobox(input, catalog(kind), write);
+  else input.addEventListener("change", write);
   inputs.get(path).show = () => document.activeElement !== input && (input.value = valueOf(path));
   return field;
 }
@@ -219,7 +222,9 @@ export async function startQuestion() {
   choices = described.choices;
   fill(byId("fields"),
     h("fieldset", null, h("legend", null, "What is trained"), chosen("model", "models", { label: "Model" })),
-    h("fieldset", null, h("legend", null, "On what"), gpus(), plain("price", { label: "Price" }), islands()),
+    h("fieldset", null, h("legend", null, "On what"), gpus(), h("div", { class: "grid two" },
+      plain("price", { label: "Price" }),
+      override(FABRIC, "Network of nodes", "as usual", { kind: "fabrics", help: "What joins nodes inside an island; left out, what these GPUs usually have." })), islands()),
     h("fieldset", null, h("legend", null, "How it is laid out"), plan(), chosen("stack", "stacks", { label: "Software" })),
     h("fieldset", null, h("legend", null, "The run"), h("div", { class: "grid two" },
       plain("tokens", { label: "Tokens" }), plain("global_batch", { label: "Global batch" }), plain("seq", { label: "Sequence" }),

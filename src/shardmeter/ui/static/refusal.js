@@ -25,10 +25,13 @@ const PLACES = [
 ];
 const KEYS = ["model", "gpus", "islands", "bandwidth", "rtt", "method", "sync_every", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens", "price", "deadline", "budget"];
 
+/** Fields of the form that have no key: the scenario's own names. */
+const OVERRIDES = ["fleet.wan.default.egress", "fleet.islands.0.fabric"];
+
 /** The key of the form where a violation belongs; "" where none is. */
 export function placeOf(violation) {
   if (violation.key && violation.key !== "set") return violation.key;
-  if (violation.field === "fleet.wan.default.egress") return violation.field;
+  if (OVERRIDES.includes(violation.field)) return violation.field;
   const option = /^--([\w-]+)/.exec(violation.where ?? "")?.[1].replaceAll("-", "_");
   if (KEYS.includes(option)) return option;
   const field = violation.field ?? "";

@@ -74,8 +74,10 @@ def _send(number: int) -> None:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Start processes that no interrupt reaches from their first moment on, or end them in peace.
+def uninterrupted(*, whole: bool = False) -> Iterator[None]:
+    """Start processes that no interrupt reaches from their first moment on, or end them in peace. `whole`: no request to end either, until
+    they call `ignore_interrupts`. One that went before it had read what it is given would leave us writing to it for ever: where the
+    whole group is asked to end, and what it is given is longer than a pipe.
 
     An interrupt, or a request to end, that comes meanwhile is delivered afterwards. Only the main thread can do this, and only where signals can be
     blocked, which processes and threads inherit; elsewhere nothing is done."""
@@ -91,7 +93,8 @@ def uninterrupted() -> Iterator[None]:
         number: signal.signal(number, lambda number, _: came.append(number))  # another thread may get it
         for number in ((signal.SIGINT, signal.SIGTERM) if ends else (signal.SIGINT,))
     }
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a worker heeds requests to end
+    blocked = {signal.SIGINT, signal.SIGTERM} if whole and ends else {signal.SIGINT}  # else a worker heeds requests to end
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
         yield
     finally:
@@ -105,6 +108,8 @@ def uninterrupted() -> Iterator[None]:
 def ignore_interrupts() -> None:
     """What a worker process does first: no interrupt ends it, a request to end does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def end_with_parent() -> None:

@@ -93,8 +93,8 @@ def uninterrupted(*, whole: bool = False) -> Iterator[None]:
         number: signal.signal(number, lambda number, _: came.append(number))  # another thread may get it
         for number in ((signal.SIGINT, signal.SIGTERM) if ends else (signal.SIGINT,))
     }
-    blocked = {signal.SIGINT, signal.SIGTERM} if whole and ends else {signal.SIGINT}  # else a worker heeds requests to end
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    blocked = {signal.SIGINT, signal.SIGTERM} if whole and ends else {signal.SIGINT}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)  # a worker heeds requests to end, or will
     try:
         yield
     finally:

@@ -28,10 +28,11 @@ def main() -> int:
     for number in heeded:
         signal.signal(number, _end)
     from shardmeter.cli import main as run
-    from shardmeter.core.interrupts import Terminated, terminate
+    from shardmeter.core.interrupts import Terminated, interrupt, send_again, terminate
 
+    send_again()
     for number in heeded:
-        signal.signal(number, terminate if number == signal.SIGTERM else signal.default_int_handler)
+        signal.signal(number, terminate if number == signal.SIGTERM else interrupt)
     try:
         return run()
     except KeyboardInterrupt as came:  # between two lines of it

@@ -84,3 +84,23 @@ def test_a_long_command_ends_at_once(tmp_path, name, how):
     for file in tmp_path.iterdir():
         assert file.suffix == ".parts" or file.read_text(encoding="utf-8").startswith(("model:", "name:", "fleet:"))
     assert not any(path.suffix == ".tmp" for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
+@pytest.mark.parametrize("after", [0.6, 0.8, 1.0, 1.2, 1.5])
+def test_a_whole_group_is_ended_while_workers_start(tmp_path, after):
+    """What workers of this sweep are given is longer than a pipe: one that ended before it had read it left its parent writing."""
+    values = ["--over", "plan.micro_batch=1..40", "--over", "run.seq_len=1024..8192:+64"]
+    command = [sys.executable, "-m", "shardmeter", "sweep", THREE[0], *values, "-o", "grid.csv", "--workers", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path)
+    try:
+        time.sleep(after)
+        os.killpg(process.pid, signal.SIGTERM)
+        _, said = process.communicate(timeout=15)
+        assert process.returncode in (143, -signal.SIGTERM), said  # the second before it is ours to say
+        assert "Traceback" not in said
+        assert not is_left(process.pid)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

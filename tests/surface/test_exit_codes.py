@@ -168,6 +168,19 @@ def test_every_terminal_can_show_it(encoding):
     assert b"\x1b[" not in done.stdout
 
 
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_what_programs_read_is_utf_8_in_every_locale(form):
+    said = []
+    for encoding in ("utf-8", "ascii"):
+        command = [sys.executable, "-m", "shardmeter", "predict", *FITS, "--format", form]
+        done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "1"}, check=False)  # fmt: skip
+        assert done.returncode == 0
+        said.append(done.stdout)
+    assert said[0] == said[1]
+    assert not (form == "json" and said[1].isascii())
+    assert said[1].decode()
+
+
 def run_in_shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command line of a shell, where `shardmeter` is this package."""
     line = line.replace("shardmeter", f"{sys.executable} -m shardmeter")

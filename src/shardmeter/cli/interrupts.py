@@ -6,9 +6,11 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
-INTERRUPTED = 130
-"""Exit code of what was interrupted."""
+from shardmeter.core.interrupts import INTERRUPTED
+
+__all__ = ["INTERRUPTED", "stoppable"]
 
 
 @contextmanager
@@ -16,12 +18,12 @@ def stoppable() -> Iterator[Callable[[], bool]]:
     """Whether an interrupt has come: the first one ends the search after the block it is at, the second one ends it at once."""
     asked = threading.Event()
 
-    def interrupt(*_: object) -> None:
+    def ask(number: int, frame: FrameType | None) -> None:
         if asked.is_set():
-            raise KeyboardInterrupt
+            before(number, frame) if callable(before) else signal.default_int_handler(number, frame)
         asked.set()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = signal.signal(signal.SIGINT, ask)
     try:
         yield asked.is_set
     finally:

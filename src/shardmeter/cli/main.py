@@ -6,6 +6,7 @@ when they run.
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
@@ -46,6 +47,9 @@ from shardmeter.core.interrupts import Terminated
 ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, UNWRITABLE, INTERRUPTED, PIPE_CLOSED, TERMINATED = (
     0, 1, 2, 70, 74, 130, 141, 143,
 )  # fmt: skip
+
+NO_NAME = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR})
+"""What a machine says of a name that no file of its can have."""
 
 EPILOG = """Exit codes: 0 answered; 1 valid, but the answer is no (does not fit, a bar missed); 2 malformed input;
 70 a fault of ours; 74 a file cannot be written, a scheduler not be reached, a package or a port is missing; 130 interrupted;
@@ -142,10 +146,10 @@ def _refused(error: OSError, *, debug: bool) -> int:
     if error.filename is None:  # a help text that could not be written
         with written():
             raise error
-    if error.errno not in REFUSED:
+    if error.errno not in REFUSED | NO_NAME:
         return _our_fault(error, debug=debug)
     say(f"error: {file_name(error.filename)}: cannot be used ({error.strerror})")  # a folder for temporary files, say
-    return UNWRITABLE
+    return MALFORMED if error.errno in NO_NAME else UNWRITABLE
 
 
 def _usage(error: click.ClickException) -> str:

@@ -64,9 +64,12 @@ def silence(stream: TextIO) -> None:
 
 
 def write(document: Document, output: str) -> None:
-    """Write a document as `table`, `json` or `csv`. Raises PipeClosedError when nobody reads it, UnwritableError when it cannot
-    be written."""
+    """Write a document as `table`, `json` or `csv`, the last two in UTF-8 whatever the terminal shows: programs read them. Raises
+    PipeClosedError when nobody reads it, UnwritableError when it cannot be written."""
     text = _text(document, output)
+    if output != "table" and hasattr(sys.stdout, "reconfigure"):
+        with suppress(OSError, ValueError):
+            sys.stdout.reconfigure(encoding="utf-8")
     with written():
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -171,7 +171,7 @@ def _run(
         running: dict[Future[Tally], list[Task]] = {}
         for place, batch in enumerate(batches):
             hint = _hint(question, known)
-            with uninterrupted() if place < processes else nullcontext():  # later ones start no process
+            with uninterrupted(whole=True) if place < processes else nullcontext():  # later ones start no process
                 running[pool.submit(_share, batch, hint)] = batch
             if len(running) >= 2 * processes:
                 yield from _finished(running, stop)
@@ -191,7 +191,7 @@ def _run(
 def _end(pool: ProcessPoolExecutor) -> None:
     """Stop the workers at once: what they are at is not needed. The pool's thread ends with the last of them."""
     for process in list((getattr(pool, "_processes", None) or {}).values()):
-        process.terminate()
+        process.kill()  # one that starts heeds nothing else yet
     pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -85,7 +85,7 @@ def _in_processes(space: Space, numbers: Sequence[int], kind: str | None, worker
     )
 
     def submit(number: int) -> Future[Done]:
-        with uninterrupted():  # it may start a process
+        with uninterrupted(whole=True):  # it may start a process
             return pool.submit(_work_here, number)
 
     try:
@@ -100,6 +100,6 @@ def _end(pool: ProcessPoolExecutor) -> None:
     processes = list((getattr(pool, "_processes", None) or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
-        process.terminate()
+        process.kill()  # one that starts heeds nothing else yet
     for process in processes:
         process.join()

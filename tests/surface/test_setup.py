@@ -77,7 +77,8 @@ def test_no_script_names_the_folder_by_itself(script: Path) -> None:
 def test_the_makefile_passes_it_on(tmp_path: Path, by: str) -> None:
     """What `make` would run, and what its scripts would be told."""
     folder = ".venv" if by == "nothing" else str(tmp_path / "elsewhere")
-    environment = {name: value for name, value in os.environ.items() if name != "VENV"}
+    ours = ("VENV", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")  # make test is a make too
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     makefile = tmp_path / "told.mk"
     makefile.write_text(f'include {ROOT / "Makefile"}\ntold:\n\t@echo "$$VENV $(BIN)"\n')
     words = ["make", "-f", str(makefile), "told", *([f"VENV={folder}"] if by == "argument" else [])]

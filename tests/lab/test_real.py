@@ -38,6 +38,14 @@ def lines() -> None:
         pytest.skip("; ".join(lacking))
 
 
+def left_beyond(before: set[str]) -> set[str]:
+    """What a lab has left: the process that forks workers notices the end of its opener, and needs a moment to end too."""
+    until = time.monotonic() + 5.0
+    while (left := set(leftovers()) - before) and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
 def lab(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "shardmeter", "lab", *arguments]
 
@@ -63,7 +71,7 @@ def test_the_fast_study_is_predicted_before_and_met(tmp_path: Path) -> None:
     assert totals["wire_bytes"]["worst_abs_error"] <= 0.05
     assert totals["round"]["n"] == 3
     assert totals["round"]["median_abs_error"] <= 0.25
-    assert set(leftovers()) <= before
+    assert left_beyond(before) == set()
     assert time.monotonic() - start < 90.0
 
 
@@ -87,7 +95,7 @@ def test_what_is_interrupted_leaves_nothing(how: Any, tmp_path: Path) -> None:
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert json.loads((out / "every" / "outcome.json").read_text(encoding="utf-8"))["says"] == "interrupted"
-    assert set(leftovers()) <= before
+    assert left_beyond(before) == set()
     code, said, _ = run("report", str(out))
     assert code == 1
     assert said["experiments"][0]["status"] == "failed"

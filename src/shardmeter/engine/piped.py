@@ -155,7 +155,8 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan)
         delay = entry(links.delay, source, target) + links.waited(size, (source, target), plan.dp)
         sooner = _sooner(lines.in_turn, size, source, target, stages, ranks)
         asked = links.backend == BACKEND
-        made.append(Boundary(wire=own, delay=delay - sooner, ahead=more, others=whole - own, asked=asked))
+        others = np.maximum(whole - own, 0.0)  # windows may hold both alike, and the wider network a little less well
+        made.append(Boundary(wire=own, delay=delay - sooner, ahead=more, others=others, asked=asked))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     meeting, copied = _meeting(ready, cell, links, plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from shardmeter.core.record import record
@@ -31,6 +31,11 @@ class Column:
     """Of a wide column of sentences: whether they stand below the table, each with its row's label, where the line leaves them little room."""
     drop: int = 0
     """0 = always shown; else left out when the line is too short, 1 before 2 before 3."""
+
+
+def filled(columns: Iterable[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
+    """Columns that have something in them."""
+    return tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
 
 
 @record

@@ -10,7 +10,7 @@ from typing import Any
 from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
 from shardmeter.render.csv_text import flatten
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, filled, remarks
 from shardmeter.render.prediction import SURE, doubtful, options
 from shardmeter.specs import Scenario
 
@@ -154,7 +154,7 @@ def _row(one: Answer, rank: int) -> Row:
 def _plans(answer: Answer) -> Table:
     rows = [_row(one, rank) for rank, one in enumerate(answer["plans"], start=1)]
     limit = answer["plans"][0]["memory_limit_gib"]
-    columns = _shown(_columns(answer), rows)
+    columns = filled(_columns(answer), rows)
     fit = "; fit: the chance to fit" if any(column.key == "fit" for column in columns) else ""
     return Table(
         title=f"The best plans, by {answer['objective'][0]} (within 1 % the simpler one first)",
@@ -162,11 +162,6 @@ def _plans(answer: Answer) -> Table:
         rows=tuple(rows),
         caption=f"of {limit:.1f} GiB{fit}; tie: measured runs leave open which of it and the best is ahead",
     )
-
-
-def _shown(columns: tuple[Column, ...], rows: list[Row]) -> tuple[Column, ...]:
-    """Columns that have something in them."""
-    return tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
 
 
 def _alone(answer: Answer) -> Notes:
@@ -193,7 +188,7 @@ def _front(answer: Answer) -> Table:
     left = f"{len(picked)} of {len(front)} (all in --format json)" if step > 1 else f"{len(front)}"
     return Table(
         title=f"Which no other one beats in {' and '.join(answer['objective'])}: {left}",
-        columns=(*_shown(_columns(answer), rows), *bars),
+        columns=(*filled(_columns(answer), rows), *bars),
         rows=tuple(rows),
     )
 
@@ -273,7 +268,7 @@ def _ways(ways: Sequence[Answer]) -> Section:
     )
     return Table(
         title="What would do (evaluated for the plan that comes nearest)",
-        columns=_shown(columns, rows),
+        columns=filled(columns, rows),
         rows=tuple(rows),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render import planning
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, filled, remarks
 from shardmeter.render.heading import islands_of
 from shardmeter.render.islands import loss_text
 from shardmeter.render.prediction import doubtful
@@ -116,7 +116,7 @@ def _columns(answer: Answer, rows: Sequence[Row]) -> tuple[Column, ...]:
         Column(key="waits_s", title="most wait", unit="s", drop=4),
         Column(key="mark", title=""),
     )
-    return tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
+    return filled(columns, rows)
 
 
 TOLD_APART = ("members", "method", "sync_every", "bits", "fragments", "delay", "more")
@@ -194,7 +194,7 @@ def _islands(first: Answer) -> Table:
         Column(key="wait", title="waits a round", unit="s"),
         Column(key="peak", title="peak", unit="GiB"),
     )
-    kept = tuple(one for one in columns if any(row[one.key] is not None for row in rows))
+    kept = filled(columns, rows)
     return Table(title="The islands of the first", columns=kept, rows=tuple(rows))
 
 

@@ -22,7 +22,7 @@ from shardmeter.render import (
     report_words,
     yaml_text,
 )
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, Verbatim
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, Verbatim, filled
 from shardmeter.render.paper import Chapter, Paper
 
 Answer = Mapping[str, Any]
@@ -138,7 +138,7 @@ def _others(block: Answer) -> tuple[Section, ...]:
         Column(key="cost_usd", title="costs", unit="USD"),
         Column(key="fits", title="fits"),
     )
-    kept = tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
+    kept = filled(columns, rows)
     table = Table(
         title="This plan on other machines", columns=kept, rows=tuple(rows),
         caption="The global batch and the tokens stay. A faster network is taken at the price of the present one: what it costs no row says.",
@@ -175,7 +175,7 @@ def _run(answer: Answer) -> Chapter:
     if not found["run"]:
         why = "No length of the run was said (tokens, steps or a target loss): its days, dollars and energy are not known."
         return Chapter(title="The whole run", says=(why,))
-    practice = report_words.practice(answer)
+    practice = report_words.practice(answer, classed=True)
     facts = prediction.run_facts(found, classed=not practice)
     sections: list[Section] = [] if facts is None else [facts]
     sections += [*learning.sections(found), *prediction.made_of(found["run"])]

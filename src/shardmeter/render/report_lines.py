@@ -8,7 +8,7 @@ from typing import Any
 from shardmeter.core.alike import kinds, span
 from shardmeter.core.sums import plain_sum
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Row, Section, Table
+from shardmeter.render.document import Column, Row, Section, Table, filled
 
 Answer = Mapping[str, Any]
 MOST = 12
@@ -36,7 +36,7 @@ def _islands(islands: Sequence[Answer]) -> Table:
         Column(key="region", title="region"),
         Column(key="sent", title="sends a round", unit="B"),
     )
-    kept = tuple(one for one in columns if any(row[one.key] is not None for row in rows))
+    kept = filled(columns, rows)
     caption = "Sent a round: to all others together, by the way that messages take."
     return Table(title="The islands", columns=kept, rows=tuple(rows), caption=caption)
 
@@ -57,7 +57,7 @@ def _lines(lines: Sequence[Answer]) -> Table:
         Column(key="rtt", title="round trip", unit="s"),
         Column(key="carries", title="carries a round"),
     )
-    kept = tuple(one for one in columns if any(row[one.key] is not None for row in rows))
+    kept = filled(columns, rows)
     more = plain_sum(one["pairs"] for one in lines[MOST:])
     said = ["Both ways, where they differ: there / back."] if any(" / " in str(row.values()) for row in rows) else []
     said += [f"{more} more lines, of {len(lines) - MOST} other kinds, are in the JSON."] if more else []

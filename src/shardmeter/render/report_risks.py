@@ -54,7 +54,7 @@ def risks(answer: Answer) -> Iterator[Risk]:
         )
     for text in found["warnings"]:
         yield WARNING, text
-    practice = report_words.practice_shortly(answer)
+    practice = report_words.practice(answer, classed=False)
     if practice:
         yield "interruptions", practice
     yield from _of_data(answer)

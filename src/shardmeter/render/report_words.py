@@ -217,26 +217,18 @@ def sureness(answer: Answer) -> str:
     )
 
 
-def practice(answer: Answer) -> str:
-    """What whole runs took beside their steps, and what that makes of this one; empty where it is counted, or not known."""
+def practice(answer: Answer, *, classed: bool) -> str:
+    """What whole runs took beside their steps, and what that makes of this one; empty where it is counted, or not known. `classed`: with
+    the class of runs, which the document says once."""
     seen, run = answer["practice"], answer["prediction"]["run"]
     if seen is None or not run:
         return ""
-    return (
-        f"Nothing is said of what interrupts it, and nothing of that is in these figures. {_went(seen, run)} "
-        f"Counted are runs of its class: {seen['runs']}."
-    )
-
-
-def practice_shortly(answer: Answer) -> str:
-    """The same without the class of runs, which the document says once."""
-    seen, run = answer["practice"], answer["prediction"]["run"]
-    if seen is None or not run:
-        return ""
-    return f"Nothing is said of them, and nothing of them is in these figures. {_went(seen, run)}"
-
-
-def _went(seen: Answer, run: Answer) -> str:
     hours = cells.text(run["wall_clock_s"] * seen["factor"], "s")
     spread = f"90 % of them {seen['low']:.2f} to {seen['high']:.2f}"
-    return f"Whole runs took {seen['factor']:.2f} times the hours of their steps ({spread}): {hours} here."
+    went = f"Whole runs took {seen['factor']:.2f} times the hours of their steps ({spread}): {hours} here."
+    if not classed:
+        return f"Nothing is said of them, and nothing of them is in these figures. {went}"
+    return (
+        f"Nothing is said of what interrupts it, and nothing of that is in these figures. {went} "
+        f"Counted are runs of its class: {seen['runs']}."
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Notes, Row, Section, Table, remarks
+from shardmeter.render.document import Column, Document, Notes, Row, Section, Table, filled, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 from shardmeter.study.returns.says import size
 
@@ -62,11 +62,7 @@ def _points(answer: Answer) -> Table:
     )
     rows = tuple(_row(point, answer) for point in points)
     idle = _idle(answer, points)
-    told = tuple(
-        column
-        for column in columns
-        if column.key not in idle and any(row[column.key] not in (None, "") for row in rows)
-    )
+    told = filled((column for column in columns if column.key not in idle), rows)
     return Table(title=f"Along {axis['title']}", columns=told, rows=rows)
 
 
